@@ -19,6 +19,7 @@ mod problem;
 mod raw;
 mod renamed_keys;
 mod resolve;
+mod rule_arguments;
 mod salvage;
 mod schema;
 mod shape;
@@ -45,7 +46,7 @@ pub(crate) use self::{
 };
 pub(crate) use resolve::{
     Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, OpenStoreError, Policies, Provider, Scheduler, Server, State,
-    Store, StoreHandle, Telemetry, Threads, Tools,
+    Store, StoreHandle, Telemetry, Threads, Tool, Tools,
 };
 
 /// The effective config. Each section can be compared with that of another config.

@@ -128,6 +128,8 @@ pub struct ReloadReport {
     pub replaced: Vec<String>,
     /// Tools that were removed.
     pub removed: Vec<String>,
+    /// Other sections of the config that changed and are in force, such as `policy`.
+    pub sections: Vec<String>,
     /// Settings that changed and take effect only after a restart.
     pub needs_restart: Vec<String>,
 }

@@ -90,8 +90,19 @@ impl Remote {
                 Err(Failure::new("unreachable", format!("the server at {} speaks http, not https", self.url))
                     .help(format!("--server {plain}")))
             }
-            sent => sent.map_err(|error| self.unreachable_failure(&error)),
+            sent => {
+                sent.map_err(|error| self.unreachable_failure(&error)).and_then(|response| self.check_origin(response))
+            }
         }
+    }
+
+    /// Refuses a successful response that is not from a Toolhub server: each of its responses has this header.
+    fn check_origin(&self, response: Response) -> Result<Response, Failure> {
+        if !response.status.is_success() || response.headers.contains_key("x-request-id") {
+            return Ok(response);
+        }
+        let message = format!("what answers at {} is not a Toolhub server", self.url);
+        Err(Failure::new("unreachable", message).help("check the URL of --server and TOOLHUB_URL"))
     }
 
     /// Whether a server without TLS responds at this https address.

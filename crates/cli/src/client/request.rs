@@ -7,6 +7,11 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
+/// What to do where the operator of a server has no key with the scope `admin`.
+const FIRST_ADMIN_KEY: &str = "if there is no admin key yet: stop the server, run `toolhub keys create NAME --scope admin`, and add the lines it prints";
+/// What to do about a response that is not one of the API.
+pub(super) const OTHER_SERVER: &str = "this is not a Toolhub server; check the URL of --server and TOOLHUB_URL";
+
 /// One request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -106,9 +111,17 @@ impl ApiResponse {
             "unauthenticated" => {
                 failure.help.clear();
                 failure
-                    .help("set TOOLHUB_TOKEN or pass --token; the server's operator creates keys with `toolhub keys create NAME`")
+                    .help("set TOOLHUB_TOKEN or pass --token; the server's operator creates keys with `toolhub keys create NAME`, with an admin key")
+                    .help(FIRST_ADMIN_KEY)
             }
-            _ if problem["code"].is_null() => failure.help("is this the URL of a toolhub server?"),
+            // A key without the scope. A rule that denies a call has the same code, and no scope.
+            "forbidden" if problem["scope"].is_string() => {
+                let scope = problem["scope"].as_str().unwrap_or_default();
+                failure
+                    .help(format!("with an admin key in TOOLHUB_TOKEN: toolhub keys create NAME --scope {scope}"))
+                    .help(FIRST_ADMIN_KEY)
+            }
+            _ if problem["code"].is_null() => failure.help(OTHER_SERVER),
             _ => failure,
         }
     }
@@ -119,7 +132,7 @@ impl ApiResponse {
     /// When it is not JSON: something other than a toolhub server responded.
     pub(crate) fn json(&self) -> Result<Value, Failure> {
         serde_json::from_slice(&self.body)
-            .map_err(|_| Failure::unexpected("the response is not JSON").help("is this the URL of a toolhub server?"))
+            .map_err(|_| Failure::unexpected("the response is not JSON").help(OTHER_SERVER))
     }
 
     /// The body as text.
@@ -130,7 +143,8 @@ impl ApiResponse {
     /// The items of a list.
     pub(crate) fn items(&self) -> Result<Vec<Value>, Failure> {
         let value = self.json()?;
-        Ok(value["items"].as_array().cloned().unwrap_or_default())
+        let no_items = || Failure::unexpected("the response has no list `items`").help(OTHER_SERVER);
+        value["items"].as_array().cloned().ok_or_else(no_items)
     }
 
     /// The cursor of the next page.

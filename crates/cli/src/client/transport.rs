@@ -55,7 +55,11 @@ async fn connect_despite(failure: Failure, global: &GlobalFlags, printer: &Print
     let Some(local) = LocalHub::find_partial(global)? else { return Err(failure) };
     match find_running_server(&local, global.token.clone()).await {
         Ok(Some(running)) => {
-            printer.note(&format!("{}; using the server at {}: toolhub config check", failure.message, local.url()));
+            // Secrets are the server's business: this process need not have the variables that hold them.
+            if LocalHub::load(global.load_options()?.assuming_variables_set()).is_err() {
+                let (problem, url) = (&failure.message, local.url());
+                printer.note(&format!("{problem}; using the server at {url}: toolhub config check"));
+            }
             Ok(Client::Remote(running))
         }
         Ok(None) | Err(_) => Err(failure),

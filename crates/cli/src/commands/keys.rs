@@ -7,6 +7,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use toolhub::{
     clock::{Clock as _, SystemClock},
+    config::KeyPath,
     server::NewKey,
 };
 
@@ -16,6 +17,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     global,
+    local_hub::LocalHub,
     output::{Column, Table, format_ago, format_remaining},
     session::Session,
 };
@@ -25,7 +27,7 @@ use crate::{
 pub(crate) enum KeysCommand {
     /// Create a key: in the running server, or as lines for the config
     Create(Create),
-    /// List the keys created in the server
+    /// List the keys: of the config, and created in the server
     #[command(alias = "ls")]
     List,
     /// Revoke a key immediately
@@ -121,11 +123,37 @@ fn create_for_config(session: &Session, create: &Create) -> Result<Exit, Failure
         return Ok(Exit::Success);
     }
     session.printer.print(&new_key.key);
-    session
-        .printer
-        .note("the key is shown only once and not stored. No server is running, so add this to toolhub.toml:\n");
-    session.printer.note(&format!("[auth]\nmode = \"keys\"\n\n{lines}"));
+    let intro = "the key is shown only once and not stored. No server is running, so";
+    let note = match auth_of_config(session) {
+        ConfigAuth::Absent => format!("{intro} add this to toolhub.toml:\n\n[auth]\nmode = \"keys\"\n\n{lines}"),
+        ConfigAuth::Other => {
+            format!(
+                "{intro} set mode = \"keys\" in the section [auth] of toolhub.toml, and add this at the end of the file:\n\n{lines}"
+            )
+        }
+        ConfigAuth::Keys => format!("{intro} add this at the end of toolhub.toml:\n\n{lines}"),
+    };
+    session.printer.note(&note);
     Ok(Exit::Success)
+}
+
+/// What the config says about authentication.
+enum ConfigAuth {
+    /// Nothing; or there is no config.
+    Absent,
+    /// It has the section `[auth]`, with another mode.
+    Other,
+    /// It requires keys.
+    Keys,
+}
+
+fn auth_of_config(session: &Session) -> ConfigAuth {
+    let Ok(Some(local)) = LocalHub::find_partial(&session.global) else { return ConfigAuth::Absent };
+    match local.loaded.tree.get(&KeyPath::of(["auth"])) {
+        _ if local.requires_keys() => ConfigAuth::Keys,
+        Some(_) => ConfigAuth::Other,
+        None => ConfigAuth::Absent,
+    }
 }
 
 async fn list_keys(session: &Session) -> Result<Exit, Failure> {

@@ -19,9 +19,13 @@ pub(crate) async fn run(session: &Session) -> Result<Exit, Failure> {
     }
     let report = response.json()?;
     let mut changed = false;
-    for (field, label) in
-        [("added", "added"), ("replaced", "replaced"), ("removed", "removed"), ("needsRestart", "needs a restart")]
-    {
+    for (field, label) in [
+        ("added", "tools added"),
+        ("replaced", "tools replaced"),
+        ("removed", "tools removed"),
+        ("sections", "settings applied"),
+        ("needsRestart", "needs a restart"),
+    ] {
         let names: Vec<&str> =
             report[field].as_array().into_iter().flatten().filter_map(|name| name.as_str()).collect();
         if !names.is_empty() {

@@ -56,6 +56,24 @@ impl Config {
     }
 }
 
+impl Config {
+    /// The sections, other than tools and those that need a restart, that differ from an older config.
+    pub(crate) fn changed_sections(&self, old: &Self) -> Vec<String> {
+        let sections = [
+            ("auth.keys", self.auth.keys != old.auth.keys),
+            ("server.tool_hosts", self.server.tool_hosts != old.server.tool_hosts),
+            ("status", self.status != old.status),
+            ("defaults", self.policies.defaults != old.policies.defaults),
+            ("limits", self.policies.limits != old.policies.limits),
+            ("policy", self.policies.rules != old.policies.rules),
+            ("llm", self.agents.llm != old.agents.llm),
+            ("agents", self.agents.agents != old.agents.agents),
+            ("toolsets", self.agents.toolsets != old.agents.toolsets),
+        ];
+        sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
 /// The values of the keys that need a restart to change, by path.
 pub(super) fn restart_only_keys(raw: &RawConfig) -> BTreeMap<String, Value> {
     let mut values = match serde_json::to_value(raw) {

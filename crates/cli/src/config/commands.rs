@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     Backend,
-    dry_run::{dry_run, find_obstacles},
+    dry_run::{dry_run_with_warnings, find_obstacles},
     init::{self, InitError, Starter},
     load::{LoadOptions, LoadedConfig, load, load_partially},
     problem::{self, Problems, RenderStyle},
@@ -112,10 +112,13 @@ pub(crate) async fn run(
 /// When the output cannot be written.
 pub(crate) async fn check(options: &LoadOptions, output: &mut CommandOutput<'_>) -> io::Result<u8> {
     let (loaded, mut problems) = load_partially(options);
+    let mut warnings = Vec::new();
     if let Some(loaded) = &loaded {
         // A tool that cannot be registered may have an obstacle too, so that both are told at once.
-        let found = [dry_run(loaded, &problems).await, find_obstacles(loaded, &problems)];
-        problems.extend(found.into_iter().flatten());
+        let (found, more) = dry_run_with_warnings(loaded, &problems).await;
+        let obstacles = find_obstacles(loaded, &problems);
+        problems.extend(found.into_iter().chain(obstacles));
+        warnings = loaded.config.warnings.iter().cloned().chain(more).collect();
     }
     let loaded = match loaded.filter(|_| problems.is_empty()).ok_or_else(|| Problems::new(problems)) {
         Ok(loaded) => loaded,
@@ -127,14 +130,10 @@ pub(crate) async fn check(options: &LoadOptions, output: &mut CommandOutput<'_>)
     };
     if output.json {
         let files: Vec<String> = loaded.files.iter().map(|file| file.display().to_string()).collect();
-        writeln!(
-            output.out,
-            "{}",
-            json!({ "ok": true, "files": files, "problems": [], "warnings": loaded.config.warnings })
-        )?;
+        writeln!(output.out, "{}", json!({ "ok": true, "files": files, "problems": [], "warnings": warnings }))?;
     } else {
         writeln!(output.out, "{}", summary(options, &loaded))?;
-        for warning in &loaded.config.warnings {
+        for warning in &warnings {
             writeln!(output.err, "warning: {warning}")?;
         }
     }

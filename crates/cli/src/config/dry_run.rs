@@ -10,11 +10,16 @@ use toolhub::{
     backend::{Backend, Memory},
 };
 
-use super::{load::LoadedConfig, problem::Problem, resolve::locate, tree::Path};
+use super::{load::LoadedConfig, problem::Problem, resolve::locate, rule_arguments, tree::Path};
 
 /// Builds the hub and discards it. Returns its problems, each at the key it concerns. Of a config that has these `known` problems,
 /// only the tools without one are built.
 pub(crate) async fn dry_run(loaded: &LoadedConfig, known: &[Problem]) -> Vec<Problem> {
+    dry_run_with_warnings(loaded, known).await.0
+}
+
+/// Like [`dry_run`], and returns what is probably a mistake too.
+pub(crate) async fn dry_run_with_warnings(loaded: &LoadedConfig, known: &[Problem]) -> (Vec<Problem>, Vec<String>) {
     let builder = if known.is_empty() {
         loaded.config.base_builder()
     } else {
@@ -23,13 +28,15 @@ pub(crate) async fn dry_run(loaded: &LoadedConfig, known: &[Problem]) -> Vec<Pro
     };
     match builder.state_store_factory(memory_store).build().await {
         Ok(hub) => {
+            let warnings = rule_arguments::find_unknown(&loaded.config.policies.rules, &hub);
             hub.shutdown(Duration::ZERO).await;
-            Vec::new()
+            (Vec::new(), warnings)
         }
         Err(error) => {
             let problems = error.into_problems().into_iter();
             // The dependencies among all tools were checked when the config was resolved.
-            problems.filter(|error| !is_dependency_error(error)).map(|error| to_problem(&error, loaded)).collect()
+            let problems = problems.filter(|error| !is_dependency_error(error));
+            (problems.map(|error| to_problem(&error, loaded)).collect(), Vec::new())
         }
     }
 }

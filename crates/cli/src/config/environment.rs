@@ -17,6 +17,10 @@ pub(crate) const KEY_PREFIX: &str = "TOOLHUB__";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, Variable>,
+    /// Whether a variable that is not set has some value anyway, for a config that is only looked at.
+    assume_set: bool,
+    /// Whether it belongs to a running server, which reloads its config.
+    in_server: bool,
 }
 
 #[derive(Clone)]
@@ -35,6 +39,35 @@ impl Environment {
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(|variable| variable.value.as_str())
+    }
+
+    /// A value for a variable that is not set, if one is to be assumed.
+    pub(crate) fn assumed_value(&self) -> Option<&'static str> {
+        self.assume_set.then_some("assumed")
+    }
+
+    /// The same environment, in which every variable has some value.
+    pub(crate) fn assuming_all_set(self) -> Self {
+        Self { assume_set: true, ..self }
+    }
+
+    /// The same environment, as that of a running server.
+    pub(crate) fn of_running_server(self) -> Self {
+        Self { in_server: true, ..self }
+    }
+
+    /// What to do about a variable that is not set.
+    pub(crate) fn unset_hint(&self, variable: &str) -> String {
+        if self.in_server {
+            "the server process does not have it: restart it, or start it with --env-file, which is read again at each reload".into()
+        } else {
+            format!("set it before starting toolhub, or in the file of --env-file: {variable}=…")
+        }
+    }
+
+    /// Whether it belongs to a running server.
+    pub(crate) fn is_of_running_server(&self) -> bool {
+        self.in_server
     }
 
     /// Where a variable was set.
@@ -84,7 +117,7 @@ impl fmt::Debug for Variable {
 impl FromIterator<(String, String)> for Environment {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(variables: I) -> Self {
         let all = variables.into_iter().map(|(name, value)| (name, Variable { value, file: None }));
-        Self { variables: all.collect() }
+        Self { variables: all.collect(), assume_set: false, in_server: false }
     }
 }
 

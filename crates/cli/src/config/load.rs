@@ -73,6 +73,16 @@ impl LoadOptions {
         Ok(Self { folder: std::env::current_dir()?, environment: Environment::from_process(), ..Self::default() })
     }
 
+    /// The same for a config of which only the shape matters: variables that are not set are no problem.
+    pub(crate) fn assuming_variables_set(self) -> Self {
+        Self { environment: self.environment.assuming_all_set(), ..self }
+    }
+
+    /// The same for the reloads of a running server.
+    pub(crate) fn of_running_server(self) -> Self {
+        Self { environment: self.environment.of_running_server(), ..self }
+    }
+
     /// The same with the variables of `--env-file`, and the problems of that file.
     pub(crate) fn with_env_file(&self) -> (Self, Vec<Problem>) {
         let (mut options, mut problems) = (self.clone(), Vec::new());

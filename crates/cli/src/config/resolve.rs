@@ -138,7 +138,7 @@ struct FileEnv<'a> {
 
 impl ConfigEnv for FileEnv<'_> {
     fn variable(&self, name: &str) -> Option<String> {
-        self.environment.get(name).map(str::to_owned)
+        self.environment.get(name).or_else(|| self.environment.assumed_value()).map(str::to_owned)
     }
 
     /// Resolves a path relative to the file it is written in.
@@ -152,7 +152,7 @@ impl ConfigEnv for FileEnv<'_> {
     }
 
     fn unset_hint(&self, variable: &str) -> String {
-        format!("set it before starting toolhub, or in the file of --env-file: {variable}=…")
+        self.environment.unset_hint(variable)
     }
 }
 

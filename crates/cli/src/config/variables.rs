@@ -87,6 +87,12 @@ impl VariableExpansion {
         match (environment.get(name), default) {
             (Some(""), Some(default)) | (None, Some(default)) => self.text += default,
             (Some(value), _) => self.text += value,
+            (None, None) if environment.assumed_value().is_some() => {
+                self.text += environment.assumed_value().unwrap_or_default();
+            }
+            (None, None) if environment.is_of_running_server() => {
+                self.problems.push((format!("the variable {name} is not set"), environment.unset_hint(name)));
+            }
             (None, None) => {
                 let help = match closest(name, environment.names()) {
                     Some(other) if other.len() > 2 => {

@@ -46,6 +46,39 @@ pub(super) fn build(
     hosts: &[String],
     others: impl Fn(&str) -> bool,
 ) -> Result<ToolBuilder, ToolChangeError> {
+    parse(name, request, hosts, others).and_then(|tool| to_builder(name, &tool))
+}
+
+/// Builds a new tool from a request, like [`build`], and refuses one whose requests the address guard would refuse. A tool that is
+/// stored already may have such an address: the operator may have changed the config since.
+///
+/// # Errors
+/// What is wrong with the request, for the client.
+pub(super) fn build_new(
+    name: &str,
+    request: &Value,
+    hosts: &[String],
+    others: impl Fn(&str) -> bool,
+) -> Result<ToolBuilder, ToolChangeError> {
+    let tool = parse(name, request, hosts, others)?;
+    let obstacles = tool.obstacles(name).into_iter().map(|problem| problem.message).collect::<Vec<_>>();
+    if !obstacles.is_empty() {
+        let why = format!("{}; to allow it, add the host to `server.tool_hosts` of the config", obstacles.join("; "));
+        return Err(ToolChangeError::Refused(why));
+    }
+    to_builder(name, &tool)
+}
+
+fn to_builder(name: &str, tool: &config::Tool) -> Result<ToolBuilder, ToolChangeError> {
+    tool.builder(name).ok_or_else(|| ToolChangeError::Refused("there is no such builtin".into()))
+}
+
+fn parse(
+    name: &str,
+    request: &Value,
+    hosts: &[String],
+    others: impl Fn(&str) -> bool,
+) -> Result<config::Tool, ToolChangeError> {
     let refused = |why: String| ToolChangeError::Refused(why);
     let tool = request.as_object().ok_or_else(|| refused("the tool must be a JSON object".into()))?;
     let mut tool = to_config_keys(tool);
@@ -66,7 +99,7 @@ pub(super) fn build(
     match loaded {
         Ok(mut tool) if messages.is_empty() => {
             tool.allow_hosts(hosts);
-            tool.builder(name).ok_or_else(|| refused("there is no such builtin".into()))
+            Ok(tool)
         }
         _ => Err(refused(messages.join("; "))),
     }

@@ -9,6 +9,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use axum::Router;
@@ -32,6 +33,11 @@ use crate::{
     failure::Failure,
     local_hub::LocalHub,
 };
+
+/// How long a command waits for another process to close the store.
+const STORE_WAIT: Duration = Duration::from_secs(3);
+/// How long it waits between two attempts.
+const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A hub with its store, agents and config.
 pub(crate) struct Daemon {
@@ -70,7 +76,7 @@ impl Daemon {
     /// When the store is in use or cannot be opened, or a tool cannot be built.
     pub(crate) async fn open(local: &LocalHub, file: Option<&Path>, purpose: Purpose) -> Result<Self, Failure> {
         let config = &local.loaded.config;
-        let store = config.store.open().map_err(|error| store_failure(&error, purpose))?;
+        let store = open_store(config, purpose).await?;
         let stored = api_tools::load_all(&backend(&store))
             .await
             .map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
@@ -111,7 +117,7 @@ impl Daemon {
             agents: service,
             store,
             state_backups,
-            load_options: local.options.clone(),
+            load_options: local.options.clone().of_running_server(),
             file: file.map(Path::to_owned),
             startup_config: local.loaded.clone(),
             loaded: Mutex::new(local.loaded.clone()),
@@ -134,7 +140,13 @@ impl Daemon {
         let mut settings = server_settings(&self.loaded().config);
         settings.auth = Auth::Local;
         let agents = self.agents.clone();
-        Server::with_host_control(self.hub.clone(), self.backend(), settings, self).agents(agents).router()
+        let keys: Vec<KeySetting> = self.loaded().config.auth.keys.iter().map(key_setting).collect();
+        let server = Server::with_host_control(self.hub.clone(), self.backend(), settings, self).agents(agents);
+        // Not for authentication, but to be listed.
+        if let Err(errors) = server.key_ring().replace(&keys) {
+            tracing::warn!(?errors, "keys of the config cannot be listed");
+        }
+        server.router()
     }
 
     /// The URL of a server that listens on this address.
@@ -282,6 +294,22 @@ fn log_language(options: &LoadOptions) -> Language {
     }
 }
 
+/// Opens the store. A command waits a moment for another command to end; a server has no reason to.
+async fn open_store(config: &Config, purpose: Purpose) -> Result<StoreHandle, Failure> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match config.store.open() {
+            Err(OpenStoreError::Open(OpenError::InUse { .. }))
+                if matches!(purpose, Purpose::Command) && waited < STORE_WAIT =>
+            {
+                tokio::time::sleep(STORE_RETRY_INTERVAL).await;
+                waited += STORE_RETRY_INTERVAL;
+            }
+            opened => return opened.map_err(|error| store_failure(&error, purpose)),
+        }
+    }
+}
+
 fn store_failure(error: &OpenStoreError, purpose: Purpose) -> Failure {
     match error {
         OpenStoreError::Open(OpenError::InUse { .. }) => {
@@ -290,8 +318,9 @@ fn store_failure(error: &OpenStoreError, purpose: Purpose) -> Failure {
                 Purpose::Serve => failure.help("stop that process first, or set another `store.path`"),
                 // No server responded at the address of this config.
                 Purpose::Command => failure
-                    .help("use the server that has it open: add `--server` and the URL it printed")
-                    .help("or stop that process first"),
+                    .help("if that process is a server, add `--server` and the URL it printed")
+                    .help("if it is another command, let it end first, or answer its prompt")
+                    .help("or start `toolhub serve` to use several terminals: commands then use the server"),
             }
         }
         _ => Failure::new("store_unavailable", error.to_string()),

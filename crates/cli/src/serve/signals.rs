@@ -65,6 +65,7 @@ pub(super) async fn reload(daemon: &Daemon, trigger: &str) {
             added = ?report.added,
             replaced = ?report.replaced,
             removed = ?report.removed,
+            sections = ?report.sections,
             needs_restart = ?report.needs_restart,
             "config reloaded"
         ),
@@ -72,7 +73,13 @@ pub(super) async fn reload(daemon: &Daemon, trigger: &str) {
             tracing::error!(trigger, %error, "config reload failed; keeping the previous config");
             if let HostControlError::Config(problems) = error {
                 for problem in problems {
-                    tracing::error!(location = problem.location, key = problem.key, "{}", problem.detail);
+                    tracing::error!(
+                        location = problem.location,
+                        key = problem.key,
+                        hint = problem.hint,
+                        "{}",
+                        problem.detail
+                    );
                 }
             }
         }

@@ -183,3 +183,40 @@ fn a_tool_that_cannot_be_registered_and_has_no_script_is_told_both_in_the_words_
         assert!(ran.err.contains(told), "`{told}` is missing: {}", ran.err);
     }
 }
+
+#[test]
+fn arguments_that_no_schema_has_are_warned_about() {
+    let folder = TempFolder::new();
+    folder.write(
+        "toolhub.toml",
+        r#"
+[[policy]]
+tool = "dangerous"
+arguments = { "/path" = "^/$" }
+decision = "deny"
+
+[[policy]]
+tool = "dangerous"
+arguments = { "/folder" = "^/$" }
+decision = "deny"
+
+[tools.dangerous]
+builtin = "dangerous"
+
+[tools.user]
+description = "A user"
+url = "https://api.example/users/{id}"
+parameters = { type = "object", properties = { name = { type = "string" } } }
+"#,
+    );
+    let checked = run_config(&folder, &["check"]);
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    let warnings: Vec<&str> = checked.err.lines().collect();
+    assert_eq!(
+        warnings,
+        [
+            "warning: [tools.user] uses {id} in its request, but its `parameters` have no property `id`, so a model cannot give it",
+            "warning: the rule for `dangerous` has a condition on the argument `/path`, which no such tool has in its `parameters`",
+        ]
+    );
+}

@@ -155,6 +155,20 @@ impl ToolPlan {
         description.into_iter().chain(parameters).collect()
     }
 
+    /// The arguments that its request uses and its `parameters` do not have, so that a model cannot give them.
+    #[must_use]
+    pub fn undeclared_arguments(&self) -> Vec<String> {
+        let (Source::Rest(rest), Some(parameters)) = (&self.source, &self.parameters) else { return Vec::new() };
+        // Other keywords may declare more properties.
+        let composed = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"];
+        match parameters.get("properties").and_then(Value::as_object) {
+            Some(declared) if composed.iter().all(|keyword| parameters.get(keyword).is_none()) => {
+                rest.request().arguments().into_iter().filter(|name| !declared.contains_key(name)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Exempts hosts from the address guard, which refuses private and local addresses.
     pub fn allow_hosts(&mut self, hosts: &[String]) {
         if let Source::Rest(rest) = &mut self.source {

@@ -29,7 +29,10 @@ async fn config_reload_and_backup_are_for_admins() {
     let boss = async |what: &str| server.request("boss", what, None, &[]).await;
     assert_eq!(boss("GET /api/v1/config").await.expect_status(200)["secret"], "••••");
     let reloaded = boss("POST /api/v1/reload").await.expect_status(200);
-    assert_eq!(reloaded, json!({"added": ["new"], "replaced": [], "removed": [], "needsRestart": ["server.port"]}));
+    assert_eq!(
+        reloaded,
+        json!({"added": ["new"], "replaced": [], "removed": [], "sections": [], "needsRestart": ["server.port"]})
+    );
     let of_the_hub = boss("POST /api/v1/backups").await.expect_status(201);
     assert_eq!((&of_the_hub["path"], &of_the_hub["store"]), (&json!("/backups/1.db"), &json!("hub")));
     assert_eq!(boss("POST /api/v1/backups?store=state").await.expect_status(201)["store"], "state");

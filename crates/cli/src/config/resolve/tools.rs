@@ -75,6 +75,12 @@ pub(super) fn resolve(
         let plan = FACTORY.plan(name, &tool.config, &at, diagnostics);
         if let Some(plan) = plan.filter(|_| tool.enabled) {
             warnings.extend(plan.missing_keys().into_iter().map(|key| missing_key_warning(name, key)));
+            warnings.extend(plan.undeclared_arguments().into_iter().map(|argument| {
+                format!(
+                    "[tools.{name}] uses {{{argument}}} in its request, but its `parameters` have no property `{argument}`, so a \
+                     model cannot give it"
+                )
+            }));
             tools.insert(name.clone(), Tool::Configured(Box::new(plan)));
         }
     }

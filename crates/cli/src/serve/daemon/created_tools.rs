@@ -19,7 +19,8 @@ impl Daemon {
         if self.hub.get(name).is_some() != exists {
             return Err(ToolChangeError::NameTaken);
         }
-        let tool = self.tool_builder(name, request)?;
+        let hosts = &self.loaded().config.server.tool_hosts;
+        let tool = api_tools::build_new(name, request, hosts, |base| self.hub.get(base).is_some())?;
         let before = self.stored_tool(name).await?;
         self.apply_change(HubChange::tools_only().put(tool)).await?;
         self.persist_tool(name, Some(request), before).await

@@ -23,6 +23,7 @@ impl Daemon {
         let next = self.load_next().await?;
         let mut plan = next.config.change_from(&self.loaded().config);
         plan.needs_restart = next.config.change_from(&self.startup_config.config).needs_restart;
+        let sections = next.config.changed_sections(&self.loaded().config);
         let plans = agents::build_plans(&next.config.agents).map_err(|error| HostControlError::Failed(error.into()))?;
         let update = next.config.hub_update(&plan);
         let change = HubChange::replacing_policies().default_policy(update.defaults).status(update.status);
@@ -61,6 +62,7 @@ impl Daemon {
             added: plan.added,
             replaced: plan.replaced,
             removed: plan.removed,
+            sections,
             needs_restart: plan.needs_restart,
         })
     }

@@ -29,6 +29,21 @@ fn a_config_file_that_is_gone_or_emptied_changes_nothing() {
 }
 
 #[test]
+fn a_reload_names_the_settings_that_changed() {
+    let folder = TempFolder::new();
+    folder.write("toolhub.toml", TOOLS);
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &[("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")]);
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let reload = || run_toolhub(folder.path(), &["--server", &url, "reload"], &[]);
+    assert_eq!(reload().err.trim(), "nothing changed");
+    folder.write(
+        "toolhub.toml",
+        &format!("{TOOLS}[[policy]]\ntool = \"calculator\"\ndecision = \"deny\"\n[defaults]\ntimeout = \"9s\"\n"),
+    );
+    assert_eq!(reload().out.trim(), "settings applied: defaults, policy");
+}
+
+#[test]
 fn calls_go_on_in_a_store_that_was_restored() {
     let folder = TempFolder::new();
     folder.write("toolhub.toml", &format!("{TOOLS}[tools.dangerous]\nbuiltin = \"dangerous\"\n"));

@@ -112,7 +112,8 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
     let (folder, service) = (TempFolder::new(), Service::start());
     let url = format!("http://127.0.0.1:{}/{{a}}", service.port);
     let start = || Process::start(folder.path(), &["serve", "--port", "0"], &[LOG_OFF]);
-    folder.write("toolhub.toml", "");
+    let write_config = |hosts: &str| folder.write("toolhub.toml", &format!("server = {{ tool_hosts = [{hosts}] }}\n"));
+    write_config("\"127.0.0.1\"");
     let server = start();
     let mut connection = HttpConnection::connect(server.port);
     let create = |connection: &mut HttpConnection, more: Value| {
@@ -133,6 +134,7 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
         (json!({"url": "https://me:hunter2@example.org/"}), "a user or a password"),
         (json!({"healthUrl": "https://me:hunter2@example.org/"}), "a user or a password"),
         (json!({"headers": {"X-Key": "hunter2{"}}), "without an argument name"),
+        (json!({"url": "http://10.0.0.1/"}), "add the host to `server.tool_hosts`"),
     ] {
         let (status, text) = create(&mut connection, more);
         assert!(status == 422 && text.contains(word), "{status} {text}");
@@ -147,17 +149,24 @@ fn requests_come_over_the_api_and_what_belongs_to_the_machine_does_not() {
     assert!(text.contains("`headers.Authorization`: ") && !text.contains("hunter2"), "{text}");
     let (status, text) = create(&mut connection, json!({"auth": {"type": "bearer", "token": "token-of-the-api"}}));
     assert!(status == 201 && !text.contains("token-of-the-api"), "{status} {text}");
+
+    // The operator forbids the host; the tool survived the restart.
+    let restart = |connection: HttpConnection, server: Process| {
+        drop(connection);
+        server.signal("TERM");
+        assert_eq!(server.wait_for_exit().0, Some(0));
+        let server = start();
+        (HttpConnection::connect(server.port), server)
+    };
+    write_config("");
+    let (mut connection, server) = restart(connection, server);
     let closed = call(&mut connection, "made", &json!({"a": "1"}));
     assert!(closed.to_string().contains("tool_hosts") || closed.to_string().contains("address refused"), "{closed}");
     assert!(service.requests().is_empty());
 
     // The operator allows the host; the tool survived the restart.
-    drop(connection);
-    server.signal("TERM");
-    assert_eq!(server.wait_for_exit().0, Some(0));
-    folder.write("toolhub.toml", "server = { tool_hosts = [\"127.0.0.1\"] }\n");
-    let server = start();
-    let mut connection = HttpConnection::connect(server.port);
+    write_config("\"127.0.0.1\"");
+    let (mut connection, _server) = restart(connection, server);
     assert_eq!(call(&mut connection, "made", &json!({"a": "1"}))["status"], "success");
     assert!(service.requests()[0].contains("token-of-the-api"));
     let put = json!({ "url": url, "method": "POST", "body": {"whole": "{a}"} });
@@ -186,8 +195,12 @@ fn hosts_for_tools_of_the_api_hold_from_the_next_reload_on() {
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &[LOG_OFF]);
     let mut connection = HttpConnection::connect(server.port);
     let tool = json!({ "name": "made", "url": format!("http://127.0.0.1:{}/", service.port) });
-    assert_eq!(connection.send("POST /api/v1/tools", "", &tool.to_string()).status, 201);
+    let refused = connection.send("POST /api/v1/tools", "", &tool.to_string());
+    assert!(refused.status == 422 && refused.text.contains("`server.tool_hosts`"), "{}", refused.text);
     let allowed = "server = { tool_hosts = [\"127.0.0.1\"] }\n";
+    folder.write("toolhub.toml", allowed);
+    assert_eq!(connection.send("POST /api/v1/reload", "", "").status, 200);
+    assert_eq!(connection.send("POST /api/v1/tools", "", &tool.to_string()).status, 201);
     for (config, expected) in [("# none\n", "error"), (allowed, "success"), ("# none\n", "error")] {
         folder.write("toolhub.toml", config);
         let done = connection.send("POST /api/v1/reload", "", "");
