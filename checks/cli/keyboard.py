@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 from terminal import END_OF_INPUT, INTERRUPT, play, watch, wrong_with  # noqa: E402
 
 PROMPT = "[y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  >"
+PROMPT_WITHOUT_THREAD = "[y] allow once  [a] always  [e] edit  [n] deny  [?] more  >"
 ARGUMENTS = "key=value to change, or all arguments as JSON; Enter to go back:"
 CALL = ["call", "dangerous", "folder=/tmp/old", "--thread", "demo"]
 # Nothing listens on this port.
@@ -67,7 +68,7 @@ CASES = [
         0,
     ),
     ("the end of input", [(PROMPT, END_OF_INPUT)], ["no answer: end of input"], ["is deleted"], 6),
-    ("an interrupt", [(PROMPT, INTERRUPT)], [], ["is deleted", "panicked"], 130),
+    ("an interrupt", [(PROMPT, INTERRUPT)], ["the request was withdrawn"], ["is deleted", "panicked"], 130),
 ]
 
 
@@ -136,6 +137,35 @@ def always(program: str) -> list[str]:
     return [] if code == 6 else [f"another thread is not asked:\n{other}"]
 
 
+def without_thread(program: str) -> list[str]:
+    """A call without a thread is not offered an answer for the thread."""
+    shown, ended = watch(program, [(PROMPT_WITHOUT_THREAD, "t\n"), (PROMPT_WITHOUT_THREAD, "y\n")], CALL[:-2])
+    expected = ["the call belongs to no thread: answer y or a, or make it again with --thread", "/tmp/old is deleted"]
+    return wrong_with(shown, ended, expected, [PROMPT, "proceed_"], 0)
+
+
+def answered_elsewhere(program: str) -> list[str]:
+    """A prompt that another client answers says so and ends."""
+    serves = [program, "serve", "--port", "0"]
+    with subprocess.Popen(serves, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            url = next(line.split()[-1] for line in server.stdout if "listening on" in line)
+            shell = pathlib.Path("answer.sh").resolve()
+            shell.write_text(
+                f"""#!/bin/sh
+                until id=$({program} --server {url} approvals list --json | grep -o 'apr_[0-9a-f-]*' | head -1) && [ -n "$id" ]; do sleep 0.2; done
+                {program} --server {url} approvals deny "$id" --reason 'not on my watch'
+                """
+            )
+            shell.chmod(0o755)
+            with subprocess.Popen([str(shell)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+                shown, ended = watch(program, [], ["--server", url, *CALL])
+                other.wait()
+        finally:
+            server.terminate()
+    return wrong_with(shown[shown.index(PROMPT):], ended, ["answered elsewhere", "not on my watch"], ["is deleted"], 6)
+
+
 def main() -> int:
     program = str(pathlib.Path(sys.argv[1]).resolve())
     os.environ.pop("VISUAL", None)
@@ -143,6 +173,8 @@ def main() -> int:
     cases = [(case[0], lambda case=case: complaints(program, case)) for case in CASES]
     cases.append(("an edit in the editor", lambda: in_editor(program)))
     cases.append(("an answer after another one", lambda: answered_meanwhile(program)))
+    cases.append(("an answer elsewhere", lambda: answered_elsewhere(program)))
+    cases.append(("a call without a thread", lambda: without_thread(program)))
     cases.append(("a yes for the thread", lambda: always(program)))
     return play("asked about a call", cases, {"toolhub.toml": CONFIG})
 

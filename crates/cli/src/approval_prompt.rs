@@ -12,7 +12,7 @@ pub(crate) const PROMPT: &str = "[y] once  [t] thread  [a] always  [e] edit  [n]
 /// The keys, explained.
 pub(crate) const HELP: &str = "\
 y  yes, this once
-t  yes, and from now on in this thread
+t  yes, and from now on in this thread, if the call has one
 a  yes, and from now on in every thread
 e  yes, with other arguments: e folder=/tmp/old changes one, e {\"folder\": \"/tmp/old\"} gives them all
 n  no; text after it is the reason given to the model: n not today";

@@ -12,6 +12,8 @@ mod tour;
 
 use std::{error::Error, path::PathBuf};
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::exit::Exit;
 
 /// Runs the tour, until its end or until Ctrl-C.
@@ -20,12 +22,17 @@ pub(crate) async fn run(work_on: Option<PathBuf>) -> Result<Exit, Box<dyn Error>
         return restart::run_worker(&store).await.map(|()| Exit::Success);
     }
     silence_demo_panic();
+    // A terminal that is closed sends SIGHUP. Without a listener it kills the process, and its folder stays.
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         done = tour::run() => done.map(|()| Exit::Success),
         Ok(()) = tokio::signal::ctrl_c() => {
             print::interrupted();
             Ok(Exit::Interrupted)
         }
+        _ = hangup.recv() => Ok(Exit::Interrupted),
+        _ = terminate.recv() => Ok(Exit::Interrupted),
     }
 }
 

@@ -235,10 +235,14 @@ fn suggested_commands(code: &str, problem: &Value) -> Option<Vec<String>> {
     let run = problem["runId"].as_str();
     match (code, run) {
         ("run_open", Some(run)) => Some(vec![
-            "see what it waits for, or cancel it:".into(),
+            "the message was not sent; see what the run waits for, or cancel it:".into(),
             format!("toolhub runs show {run}"),
             format!("toolhub runs cancel {run}"),
         ]),
+        ("already_resolved", _) if problem["state"] == "timed_out" => {
+            let call = problem["callId"].as_str()?;
+            Some(vec!["make the call again:".into(), format!("toolhub calls retry {call}")])
+        }
         ("thread_busy", Some(run)) => Some(vec!["cancel its open run:".into(), format!("toolhub runs cancel {run}")]),
         ("thread_busy", None) => {
             Some(vec!["cancel its running calls:".into(), "toolhub calls list --status executing".into()])
@@ -251,7 +255,7 @@ fn field_error(error: &Value) -> (String, String) {
     let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
     let field = Some(text("field")).filter(|field| !field.is_empty()).unwrap_or_else(|| text("pointer"));
     let field = if field.is_empty() { "arguments".to_owned() } else { field };
-    let suggestion = Some(text("suggestion")).filter(|suggestion| !suggestion.is_empty());
+    let suggestion = [text("suggestion"), text("hint")].into_iter().find(|suggestion| !suggestion.is_empty());
     let detail = suggestion.map_or_else(|| text("detail"), |more| format!("{}; {more}", text("detail")));
     (field, detail)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use toolhub::config::unit::parse_cli_duration;
+use toolhub::{config::unit::parse_cli_duration, ids::ThreadId};
 
 use crate::{
     config::{LoadOptions, commands::ConfigFlags},
@@ -53,7 +53,7 @@ pub(crate) struct GlobalFlags {
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) no_input: bool,
     /// Thread (conversation) to use
-    #[arg(long, global = true, value_name = "ID")]
+    #[arg(long, global = true, value_name = "ID", value_parser = parse_thread)]
     pub(crate) thread: Option<String>,
     /// How long to wait, e.g. 30s or 2m
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration, hide_short_help = true)]
@@ -75,6 +75,11 @@ impl GlobalFlags {
     pub(crate) fn printer(&self) -> Printer {
         Printer::detect(self.json, self.quiet, self.verbose > 0, self.color)
     }
+}
+
+/// Checks the id of a thread.
+fn parse_thread(text: &str) -> Result<String, String> {
+    ThreadId::new(text).map(|id| id.to_string()).map_err(|error| error.to_string())
 }
 
 /// Parses a duration with its unit, as in a config.

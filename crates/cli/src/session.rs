@@ -25,7 +25,7 @@ pub(crate) struct Session {
     pub(crate) printer: Printer,
     client: OnceCell<Client>,
     /// Sent to the hub when the user interrupts.
-    interrupt_request: Mutex<Option<Request>>,
+    interrupt_request: Mutex<Option<(Request, &'static str)>>,
     /// A note to print below the output.
     footer: Mutex<Option<String>>,
 }
@@ -97,17 +97,22 @@ impl Session {
         }
     }
 
-    /// Sets the request to send when the user interrupts, such as the cancellation of a call that would continue without its caller.
-    pub(crate) fn set_interrupt_request(&self, request: Option<Request>) {
+    /// Sets the request to send when the user interrupts, such as the cancellation of a call that would continue without its caller;
+    /// and the note to print when it was accepted.
+    pub(crate) fn set_interrupt_request(&self, request: Option<(Request, &'static str)>) {
         *self.interrupt_request.lock().unwrap_or_else(PoisonError::into_inner) = request;
     }
 
     /// Sends the interrupt request.
     pub(crate) async fn handle_interrupt(&self) {
         let request = self.interrupt_request.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(request), Some(client)) = (request, self.client.get()) {
+        if let (Some((request, note)), Some(client)) = (request, self.client.get()) {
             // A user who presses Ctrl-C does not want to wait long.
-            let _ = tokio::time::timeout(Duration::from_secs(2), client.send(request)).await;
+            let sent = tokio::time::timeout(Duration::from_secs(2), client.send_checked(request)).await;
+            if matches!(sent, Ok(Ok(_))) {
+                // The cursor stands behind the prompt.
+                self.printer.note(&format!("\n{note}"));
+            }
         }
     }
 

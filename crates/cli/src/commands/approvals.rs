@@ -296,6 +296,9 @@ fn render_approval(approval: &Value, page: &str, session: &Session) -> String {
         fields.add("expires in", format_remaining(&pointer_text(approval, "/expiresAt"), now));
     }
     fields.add("answer", pointer_text(approval, "/answer/outcome").replace('_', " "));
+    for (name, value) in approval["answer"]["arguments"].as_object().into_iter().flatten() {
+        fields.add(&format!("  {name}"), value.to_string());
+    }
     fields.add("by", pointer_text(approval, "/answer/by"));
     fields.add("message", pointer_text(approval, "/answer/reason"));
     fields.add("call", pointer_text(approval, "/callId"));

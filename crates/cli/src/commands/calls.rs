@@ -28,6 +28,9 @@ pub(crate) enum CallsCommand {
     Show {
         /// Call id, call_…
         id: String,
+        /// Wait until the call has ended
+        #[arg(long)]
+        wait: bool,
     },
     /// Print calls as they start and end; with --thread, only those of the thread
     Tail {
@@ -102,12 +105,16 @@ const COLUMNS: [Column; 6] = [
 pub(crate) async fn run(session: &Session, command: CallsCommand) -> Result<Exit, Failure> {
     match command {
         CallsCommand::List(args) => list_calls(session, args).await,
-        CallsCommand::Show { id } => {
+        CallsCommand::Show { id, wait } => {
             let response = session.send_checked(Request::get(["calls", &id])).await.map_err(with_not_found_help)?;
+            let (call, document) = match wait {
+                true => call::approval_dialog::wait_for_result(session, &id).await?,
+                false => (response.json()?, response.text()),
+            };
             if session.printer.json {
-                session.printer.print_json(&response.text());
+                session.printer.print_json(&document);
             } else {
-                session.printer.print(&render_call(&response.json()?, &session.printer));
+                session.printer.print(&render_call(&call, &session.printer));
             }
             Ok(Exit::Success)
         }
@@ -163,6 +170,7 @@ pub(super) fn render_table(calls: &[Value], printer: &Printer) -> String {
     let (mut table, now) = (Table::new(COLUMNS), SystemClock.now());
     for call in calls {
         let (status, style) = format_status(&pointer_text(call, "/status"), printer.ascii);
+        let status = if call["cached"] == true { format!("{status}, cached") } else { status };
         let plain = |text: String| (text, anstyle::Style::new());
         table.add_styled_row([
             plain(pointer_text(call, "/id")),
@@ -181,7 +189,8 @@ fn render_call(record: &Value, printer: &Printer) -> String {
     fields.add("id", pointer_text(record, "/id"));
     fields.add("tool", pointer_text(record, "/tool"));
     let (status, style) = format_status(&pointer_text(record, "/status"), printer.ascii);
-    fields.add_styled("status", status, style);
+    let cached = if record["cached"] == true { ", the cached result of an earlier call" } else { "" };
+    fields.add_styled("status", format!("{status}{cached}"), style);
     if let Some(failure) = call::call_failure(record) {
         fields.add("error", format!("{}: {}", failure.code, pointer_text(record, "/error/detail")));
     }
@@ -191,13 +200,18 @@ fn render_call(record: &Value, printer: &Printer) -> String {
     fields.add("key", pointer_text(record, "/idempotencyKey"));
     fields.add("approval", pointer_text(record, "/approval/id"));
     fields.add("started", format_timestamp(&pointer_text(record, "/startedAt")));
-    let attempts = record["attempts"].as_u64().filter(|count| *count > 1).map(|count| format!(", {count} attempts"));
-    let duration = record["durationMs"].as_f64().map(format_millis);
-    fields.add("duration", duration.map(|duration| duration + &attempts.unwrap_or_default()).unwrap_or_default());
+    fields.add("duration", record["durationMs"].as_f64().map(format_millis).unwrap_or_default());
+    // One attempt is worth a line only where a failure raises the question.
+    let attempts =
+        record["attempts"].as_u64().filter(|count| *count > 1 || (*count == 1 && !record["error"].is_null()));
+    fields.add("attempts", attempts.map(|count| count.to_string()).unwrap_or_default());
     fields.add("trace", pointer_text(record, "/traceId"));
     fields.add("arguments", indent_json(&record["arguments"].to_string()));
     if !record["output"].is_null() {
         fields.add("output", indent_json(&record["output"].to_string()));
+    } else if record["status"] == "success" && record["effect"] == "none" && record["content"].is_null() {
+        // Whether the tool returned something is not recorded either.
+        fields.add("output", "not stored (read-only call)");
     }
     fields.render(printer.width, 0)
 }

@@ -27,7 +27,7 @@ pub(crate) struct Chat {
     /// First message; read from stdin if that is not a terminal
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
-    /// Print only the answer, then exit
+    /// Print only the answer on stdout, then exit; notes go to stderr
     #[arg(short, long)]
     print: bool,
     /// Agent to chat with [default: the one of the thread, or `default`]
@@ -71,7 +71,11 @@ pub(crate) async fn run(session: &Session, chat: Chat) -> Result<Exit, Failure> 
         Some(thread) => {
             // With --print, only the new answer is wanted.
             screen.mute(chat.print);
-            resume_thread(session, thread, &mut screen, &mut keyboard).await?;
+            let resumed = resume_thread(session, thread, &mut screen, &mut keyboard).await;
+            resumed.map_err(|failure| match first {
+                Some(_) => failure.help("your message was not sent; send it again when the run has ended"),
+                None => failure,
+            })?;
             screen.mute(false);
             thread.clone()
         }

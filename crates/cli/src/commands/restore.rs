@@ -30,6 +30,10 @@ pub(crate) fn run(session: &Session, restore: &Restore) -> Result<Exit, Failure>
     }
     let local = LocalHub::find(&session.global)?;
     local.require_config()?;
+    if !restore.file.exists() {
+        return Err(Failure::new("not_found", format!("there is no backup {}", restore.file.display()))
+            .help("`toolhub backup` prints the path of the backup it creates"));
+    }
     let (store, restored) =
         if restore.state { restore_states(&local, &restore.file)? } else { restore_hub(&local, &restore.file)? };
     if session.printer.json {
@@ -102,10 +106,6 @@ fn restore_failure<Open: std::fmt::Display>(
             StoreRole::Hub => format!("toolhub restore {}", file.display()),
             StoreRole::State => format!("toolhub restore --state {}", file.display()),
         }),
-        RestoreError::NoBackup { .. } if !file.exists() => {
-            Failure::new("not_found", format!("there is no backup {}", file.display()))
-                .help("`toolhub backup` prints the path of the backup it creates")
-        }
         RestoreError::NoBackup { .. } => Failure::usage(error.to_string())
             .help("pass what `toolhub backup` printed, with its .json manifest beside it"),
         _ => Failure::unexpected(error.to_string()),

@@ -229,7 +229,7 @@ fn show_event_counts(counts: &BTreeMap<&'static str, u32>) {
 fn show_next_steps() {
     print::heading(17, "What next");
     print::print_line(
-        "`toolhub demo` serves these tools and more over HTTP, with an agent; the page /docs tries every route.",
+        "`toolhub demo` serves other sample tools over HTTP, with an agent; the page /docs tries every route.",
     );
     print::print_line(
         "`toolhub init` writes a config for tools of your own; docs/guide/first-tools.md defines them in Rust.",

@@ -50,7 +50,9 @@ pub(crate) async fn from_response(
         }
         401 | 403 => {
             let text = with_excerpt(&format!("The service does not let this tool do that ({status})."), &excerpt);
-            ToolError::refused(text).with_cause("check `auth`").effect(effect)
+            ToolError::refused(text)
+                .with_cause("check `auth` of the tool, or `credentials` of its import")
+                .effect(effect)
         }
         400..=499 => {
             let text = with_excerpt(&format!("The service refused this request ({status})."), &excerpt);

@@ -15,7 +15,7 @@ pub enum ApprovalError {
     #[error("there is no grant `{0}`")]
     UnknownGrant(String),
     /// The approval was answered before or has expired.
-    #[error("the approval is {} already; it can be answered once", .0.display_name())]
+    #[error("{}", resolved_text(*.0))]
     Resolved(ApprovalState),
     /// The tool was removed or changed after the approval was requested.
     #[error("`{0}` was removed or changed since the approval was requested; make the call again")]
@@ -40,4 +40,11 @@ pub enum ApprovalError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn resolved_text(state: ApprovalState) -> String {
+    match state {
+        ApprovalState::TimedOut => "the approval expired unanswered; make the call again".to_owned(),
+        state => format!("the approval is {} already; it can be answered once", state.display_name()),
+    }
 }

@@ -128,10 +128,11 @@ async fn run_retries(
         let (envelope, deadline) = (executing.context.envelope(), executing.context.deadline());
         let runtime = &envelope.tool.runtime;
         let Some(delay) = retry_delay(services, envelope, &failure, deadline, ticket) else { return Err(failure) };
-        if !is_retryable(envelope, &failure)
-            || !runtime.retry_budget.try_withdraw(services.clock.instant(), runtime.meter.calls() + 1)
-        {
+        if !is_retryable(envelope, &failure) {
             return Err(failure);
+        }
+        if !runtime.retry_budget.try_withdraw(services.clock.instant(), runtime.meter.calls() + 1) {
+            return Err(failure.with_cause("not retried, because the retry budget of the tool is used up"));
         }
         let retry_at = clock::deadline_after(services.clock.instant(), delay);
         let cancelled = match &envelope.call.cancel {

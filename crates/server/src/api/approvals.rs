@@ -118,13 +118,14 @@ async fn answer(
     answer.message = body.reason;
     let id = path.parse_id()?;
     // Looked up before the answer: the call may end at once after it.
-    let call_waits = match app.hub().approval(&principal.tenant, id).await? {
-        Some(approval) => app.hub().is_awaited(&principal.tenant, &approval).await?,
-        None => false,
+    let (call_waits, call) = match app.hub().approval(&principal.tenant, id).await? {
+        Some(approval) => (app.hub().is_awaited(&principal.tenant, &approval).await?, Some(approval.call_id)),
+        None => (false, None),
     };
     let approval = app.hub().resolve_approval(&principal.tenant, id, answer).await.map_err(|error| match error {
         // The key is sufficient, but policy forbids the edited arguments: the problem is about this approval.
         ApprovalError::Forbidden(_) => approval_problem(error).with("approvalId", id),
+        ApprovalError::Resolved(_) => approval_problem(error).with_some("callId", call),
         error => approval_problem(error),
     })?;
     Ok(Json(ApprovalView { call_waits: Some(call_waits), ..ApprovalView::of(approval, &links) }))

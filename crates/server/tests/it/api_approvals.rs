@@ -54,7 +54,7 @@ async fn a_question_is_answered_once() {
     assert_eq!(answered["answer"]["by"], "local");
     let repeated =
         answer_approval(&api, &call, json!({"outcome": "proceed_once"})).await.expect_problem(409, "already_resolved");
-    assert_eq!(repeated["state"], "denied");
+    assert_eq!((&repeated["state"], &repeated["callId"]), (&json!("denied"), &call["id"]));
     let ended = wait_ended(&api, &call).await;
     assert_eq!(ended["error"]["code"], "approval_denied");
     assert!(ended["error"]["model"].as_str().unwrap().contains("too sweet"), "{ended}");

@@ -226,7 +226,8 @@ async fn tools_come_and_go_over_the_api_but_not_those_of_the_config() {
         .await
         .expect_problem(422, "invalid_request");
     send("PUT", "/api/v1/tools/add", json!({"builtin": "echo"})).await.expect_problem(409, "tool_exists");
-    send("DELETE", "/api/v1/tools/add", Value::Null).await.expect_problem(409, "tool_exists");
+    let configured = send("DELETE", "/api/v1/tools/add", Value::Null).await.expect_problem(409, "conflict");
+    assert!(configured["detail"].as_str().unwrap().contains("comes from the config"), "{configured}");
     assert_eq!(send("DELETE", "/api/v1/tools/other", Value::Null).await.status, 204);
     send("DELETE", "/api/v1/tools/other", Value::Null).await.expect_problem(404, "tool_not_found");
     let unknown = json!({"name": "x", "builtin": "fax"});

@@ -241,6 +241,7 @@ async fn a_clock_that_is_set_back_keeps_no_call_waiting() {
     assert_eq!(began.elapsed().as_secs(), 15 * 60);
     let late = shop.answer(pending.id, Answer::new(ApprovalOutcome::ProceedOnce, boss())).await.unwrap_err();
     assert!(matches!(late, ApprovalError::Resolved(ApprovalState::TimedOut)), "{late}");
+    assert_eq!(late.to_string(), "the approval expired unanswered; make the call again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -390,10 +390,13 @@ async fn a_dead_upstream_sees_a_fifth_more_than_its_calls() {
         tokio::time::sleep(MILLISECOND).await;
     }
     let total = calls.len();
-    let mut attempts = 0;
+    let (mut attempts, mut explained) = (0, 0);
     for call in calls {
-        attempts += call.await.attempts as usize;
+        let outcome = call.await;
+        attempts += outcome.attempts as usize;
+        explained += usize::from(outcome.error.is_some_and(|error| error.operator.contains("retry budget")));
     }
+    assert!(explained * 10 >= total * 8, "{explained} of {total} calls say why they were not retried");
     let seen = seen.load(SeqCst);
     assert_eq!((seen, total), (attempts, seconds as usize * 2_000));
     assert!(seen * 10 <= total * 12, "{seen} attempts of {total} calls");

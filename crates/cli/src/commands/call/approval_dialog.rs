@@ -26,6 +26,8 @@ use crate::{
 const WARNING_STYLE: Style = AnsiColor::Yellow.on_default().bold();
 const BOLD: Style = Style::new().bold();
 const CHOICES_PROMPT: &str = "  [y] allow once  [t] for this thread  [a] always  [e] edit  [n] deny  [?] more  > ";
+/// The same for a call without thread.
+const CHOICES_WITHOUT_THREAD: &str = "  [y] allow once  [a] always  [e] edit  [n] deny  [?] more  > ";
 /// How often to check whether the call has ended meanwhile.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a command waits to see the effect of its answer.
@@ -47,13 +49,16 @@ pub(super) async fn resolve_interactively(
         return Err(approval_required(session, call).await);
     }
     let details = session.send_checked(Request::get(["approvals", &approval])).await?.json()?;
-    session.set_interrupt_request(Some(Request::post(["calls", &id, "cancel"])));
+    let withdrawn = "the request was withdrawn; the call was not made";
+    session.set_interrupt_request(Some((Request::post(["calls", &id, "cancel"]), withdrawn)));
     print_question(session, &details).await;
     let mut lines = StdinLines::spawn_reader();
     tokio::select! {
-        answered = prompt_for_answer(session, &approval, &mut lines) => answered?,
-        () = wait_until_ended(session, &id) => eprintln!(),
+        answered = prompt_for_answer(session, &details, &mut lines) => answered?,
+        () = wait_until_ended(session, &id) => print_end_elsewhere(session, &approval).await,
     }
+    // From here on the tool may run: an interrupt cancels it as that of any other call.
+    session.set_interrupt_request(Some((Request::post(["calls", &id, "cancel"]), "the call is being cancelled")));
     let (call, document) = wait_for_result(session, &id).await?;
     show_outcome(session, &call, &document)
 }
@@ -106,11 +111,14 @@ pub(crate) async fn print_question(session: &Session, approval: &Value) {
 /// Prompts until the hub accepts an answer, or another client has answered.
 pub(crate) async fn prompt_for_answer(
     session: &Session,
-    approval: &str,
+    details: &Value,
     lines: &mut StdinLines,
 ) -> Result<(), Failure> {
+    let approval = &pointer_text(details, "/id");
+    let has_thread = details["threadId"].is_string();
+    let choices = if has_thread { CHOICES_PROMPT } else { CHOICES_WITHOUT_THREAD };
     loop {
-        let line = prompt_line(CHOICES_PROMPT, lines).await;
+        let line = prompt_line(choices, lines).await;
         let mut reply = approval_prompt::parse_reply(line.as_deref());
         if reply == PromptReply::Edit {
             reply = edit_arguments(session, approval, lines).await;
@@ -126,6 +134,10 @@ pub(crate) async fn prompt_for_answer(
         }
         let body = match reply {
             PromptReply::Once => json!({"outcome": "proceed_once"}),
+            PromptReply::Thread if !has_thread => {
+                print_indented("the call belongs to no thread: answer y or a, or make it again with --thread");
+                continue;
+            }
             PromptReply::Thread => json!({"outcome": "proceed_always"}),
             PromptReply::Always => json!({"outcome": "proceed_always_tool"}),
             PromptReply::Edited(arguments) => json!({"outcome": "modify_with_editor", "arguments": arguments}),
@@ -203,6 +215,18 @@ fn print_indented(text: &str) {
     for line in text.lines() {
         let _ = writeln!(anstream::stderr(), "    {}", strip_control_chars(line));
     }
+}
+
+/// Says why a prompt ended without an answer from here.
+pub(crate) async fn print_end_elsewhere(session: &Session, approval: &str) {
+    let details = session.send_checked(Request::get(["approvals", approval])).await;
+    let state = details.and_then(|response| response.json()).map(|details| pointer_text(&details, "/state"));
+    eprintln!();
+    print_indented(match state.as_deref() {
+        Ok("timed_out") => "it expired unanswered",
+        Ok("withdrawn") => "it was withdrawn",
+        _ => "answered elsewhere",
+    });
 }
 
 /// Waits until the call has ended without an answer from here: another client answered, or the approval expired.

@@ -211,17 +211,18 @@ async fn resolve_approval(
     let lines = keyboard.lines.get_or_insert_with(StdinLines::spawn_reader);
     let concerns = |event: &Event| pointer_text(&event.data, "/approvalId") == approval;
     // One prompt future for all loop iterations, so that an event does not print the prompt again.
-    let mut prompt = pin!(approval_dialog::prompt_for_answer(session, approval, lines));
+    let mut prompt = pin!(approval_dialog::prompt_for_answer(session, &details, lines));
     loop {
         tokio::select! {
             answered = &mut prompt => return answered.map(|()| ApprovalEnd::Answered),
             () = keyboard.interrupts.next() => return Ok(ApprovalEnd::Interrupted),
             event = events.next() => {
                 let Some(event) = event? else { return Ok(ApprovalEnd::Answered) };
-                let is_over = (event.name == "approval.resolved" && concerns(&event)) || event.name.starts_with("run.");
+                let is_resolved = event.name == "approval.resolved" && concerns(&event);
+                let is_over = event.name.starts_with("run.");
                 buffered.push_back(event);
-                if is_over {
-                    eprintln!();
+                if is_resolved || is_over {
+                    approval_dialog::print_end_elsewhere(session, approval).await;
                     return Ok(ApprovalEnd::Answered);
                 }
             }

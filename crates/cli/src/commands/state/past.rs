@@ -71,7 +71,11 @@ pub(super) async fn versions(session: &Session, args: &Past) -> Result<Exit, Fai
 
 pub(super) async fn rollback(session: &Session, args: &Rollback) -> Result<Exit, Failure> {
     let request = state_request_below(axum::http::Method::POST, &args.state, "rollback");
-    let response =
-        session.send_checked(request.body(json!({"version": args.to}))).await.map_err(with_not_found_help)?;
+    let sent = session.send_checked(request.body(json!({"version": args.to}))).await;
+    let response = sent.map_err(|failure| match failure.code.as_str() {
+        // The state or this version of it does not exist.
+        "state_not_found" => failure.help(format!("toolhub state versions {}", args.state.context)),
+        _ => with_not_found_help(failure),
+    })?;
     print_version(session, &args.state, &response)
 }

@@ -3,6 +3,7 @@
 use super::{
     super::{
         environment::variable_for_key,
+        raw::RawConfig,
         shape::{Shape, TableShape, TextShape},
         suggest::closest,
         tree::{KeySegment, Node, Origin, Path, Value},
@@ -76,7 +77,9 @@ pub(super) fn wrong_type_help(node: &Node, shape: &Shape, path: &Path) -> String
                 Shape::Integer { .. } => text.parse::<i64>().is_ok(),
                 _ => text.parse::<f64>().is_ok_and(f64::is_finite),
             };
-            let value = if is_valid { text.as_str() } else { example_value(shape) };
+            let default = default_value(path);
+            let example = default.as_deref().unwrap_or(example_value(shape));
+            let value = if is_valid { text.as_str() } else { example };
             format!("write it without quotes: {key} = {value}")
         }
         (Value::Integer(number), Shape::Text(TextShape::Unit(unit))) => unit.suggest_with_unit(*number as f64),
@@ -100,6 +103,18 @@ pub(super) fn wrong_type_help(node: &Node, shape: &Shape, path: &Path) -> String
         }
         (_, shape) => format!("write {}", shape.describe()),
     }
+}
+
+/// The default of a key, if it is a number or a boolean.
+fn default_value(path: &Path) -> Option<String> {
+    let mut value = &serde_json::to_value(RawConfig::default()).ok()?;
+    for segment in &path.0 {
+        value = match segment {
+            KeySegment::Key(key) => value.get(key)?,
+            KeySegment::Index(_) => return None,
+        };
+    }
+    (value.is_number() || value.is_boolean()).then(|| value.to_string())
 }
 
 fn example_value(shape: &Shape) -> &'static str {

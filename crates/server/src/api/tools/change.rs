@@ -41,7 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
             .audited("tool.remove")
             .summary("Remove a tool that was created through the API")
             .empty_response(204, "The tool is removed; running calls continue")
-            .problems(&[Code::TOOL_EXISTS, Code::INVALID_REQUEST, Code::STORE_UNAVAILABLE])
+            .problems(&[Code::CONFLICT, Code::INVALID_REQUEST, Code::STORE_UNAVAILABLE])
             .refusals(&[ErrorKind::ToolNotFound]),
     ]
 }
@@ -131,7 +131,14 @@ async fn remove(State(app): State<App>, Params(ToolPath { name }): Params<ToolPa
     // Fails for an unknown name, with the closest known names.
     app.hub().tool_status(&name, StatusScope::Shared).await?;
     let host_control = app.host_control().ok_or_else(not_supported)?;
-    host_control.remove_tool(&name).await.map_err(|error| change_problem(&name, error))?;
+    host_control.remove_tool(&name).await.map_err(|error| match error {
+        ToolChangeError::Configured => Problem::new(
+            Code::CONFLICT,
+            format!("`{name}` comes from the config or the host program; it is removed there"),
+        )
+        .hint("remove it from the config file, and POST /api/v1/reload; or POST /api/v1/tools/{name}/disable"),
+        error => change_problem(&name, error),
+    })?;
     Ok(StatusCode::NO_CONTENT)
 }
 
