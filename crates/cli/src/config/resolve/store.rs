@@ -13,6 +13,9 @@ use super::{
     Diagnostics,
 };
 
+/// Smallest `max_size`: an empty database file needs a part of it.
+const MIN_SIZE: u64 = 1 << 20;
+
 /// Where records are stored, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Store {
@@ -114,6 +117,10 @@ fn create_private_dir(folder: &std::path::Path) -> io::Result<()> {
 
 pub(super) fn resolve(raw: &raw::Store, diagnostics: &mut Diagnostics<'_>) -> Store {
     let at = |key| Path::of(["store", key]);
+    if raw.max_size.is_some_and(|size| size.0 < MIN_SIZE) {
+        let help = "give the store room for more records, e.g. \"256MiB\"";
+        diagnostics.report(&at("max_size"), "`store.max_size` must be at least 1MiB", help);
+    }
     let backend = match raw.backend {
         raw::Backend::Memory => {
             let unused = [(raw.path != raw::Store::default().path, "path"), (raw.backup.enabled, "backup")];
