@@ -90,6 +90,16 @@ struct WarningState {
     last: Option<Timestamp>,
     /// Number of records dropped since then.
     unreported: u64,
+    /// Why the last of them was dropped.
+    reason: String,
+}
+
+impl WarningState {
+    fn log(&mut self, now: Timestamp) {
+        let (dropped, reason) = (std::mem::take(&mut self.unreported), &self.reason);
+        self.last = Some(now);
+        tracing::warn!(dropped, %reason, "journal records of read-only calls were dropped; check the store's disk");
+    }
 }
 
 impl BatchedRecords {
@@ -209,11 +219,30 @@ impl BatchedRecords {
         let now = self.clock.now();
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         warnings.unreported += count;
-        if warnings.last.is_none_or(|last| now.since(last) >= WARN_INTERVAL) {
-            let dropped = std::mem::take(&mut warnings.unreported);
-            warnings.last = Some(now);
-            tracing::warn!(dropped, %reason, "journal records of read-only calls were dropped; check the store's disk");
+        if warnings.reason != reason {
+            reason.clone_into(&mut warnings.reason);
         }
+        if warnings.last.is_none_or(|last| now.since(last) >= WARN_INTERVAL) {
+            warnings.log(now);
+        } else {
+            // The writer task logs it after the interval.
+            self.flush_needed.notify_one();
+        }
+    }
+
+    /// Logs the dropped records that were not logged yet, if there are any. Returns whether there are some whose turn has not
+    /// come.
+    fn log_dropped(&self, is_last: bool) -> bool {
+        let now = self.clock.now();
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if warnings.unreported == 0 {
+            return false;
+        }
+        let is_due = is_last || warnings.last.is_none_or(|last| now.since(last) >= WARN_INTERVAL);
+        if is_due {
+            warnings.log(now);
+        }
+        !is_due
     }
 }
 
@@ -260,9 +289,20 @@ impl Drop for FlushedRecords<'_> {
 
 /// Writes buffered records until the hub stops, then flushes the rest.
 pub(crate) async fn write_batched(records: Arc<BatchedRecords>, stopped: CancellationToken) {
-    while stopped.run_until_cancelled(records.flush_needed.notified()).await.is_some() {
+    loop {
+        let next = async {
+            if records.log_dropped(false) {
+                let _ = tokio::time::timeout(WARN_INTERVAL, records.flush_needed.notified()).await;
+            } else {
+                records.flush_needed.notified().await;
+            }
+        };
+        if stopped.run_until_cancelled(next).await.is_none() {
+            break;
+        }
         let _ = stopped.run_until_cancelled(tokio::time::sleep(FLUSH_DELAY)).await;
         records.write_all().await;
     }
     records.write_all().await;
+    records.log_dropped(true);
 }

@@ -1,10 +1,6 @@
 //! An unreadable stored record does not stop anything, and is logged.
 
-use std::{
-    cell::RefCell,
-    fmt::{self, Write as _},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use toolhub::{
     StatusScope,
@@ -15,50 +11,8 @@ use toolhub::{
     status::ToolStatus,
     testing::{AssertOutcome, TestClock, scripted},
 };
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span::{Attributes, Id, Record},
-};
 
-/// Captures the log lines of the thread that wants them. The subscriber is global: with a thread-local one, a callsite that another thread
-/// registered first, without a subscriber, would stay disabled.
-struct LogCapture;
-
-thread_local! {
-    /// `None` on threads of other tests, some of which count allocated memory.
-    static CAPTURED_LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
-}
-
-/// One log line: the fields in the order they were recorded.
-struct LogLine(String);
-
-impl Visit for LogLine {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        write!(self.0, " {field}={value:?}").unwrap();
-    }
-}
-
-impl Subscriber for LogCapture {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("toolhub")
-    }
-    fn event(&self, event: &Event<'_>) {
-        CAPTURED_LINES.with_borrow_mut(|lines| {
-            let Some(lines) = lines else { return };
-            let mut line = LogLine(event.metadata().level().to_string());
-            event.record(&mut line);
-            lines.push(line.0);
-        });
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
+use crate::log_capture;
 
 /// A row that this version could not have written.
 async fn write_raw_row(store: &dyn Backend, table: Table, id: &str, text: &str, schema: u32) {
@@ -70,9 +24,7 @@ async fn write_raw_row(store: &dyn Backend, table: Table, id: &str, text: &str, 
 
 #[tokio::test(start_paused = true)]
 async fn one_damaged_record_stops_nobody_is_logged_and_can_be_replaced() {
-    tracing::subscriber::set_global_default(LogCapture).unwrap();
-    CAPTURED_LINES.set(Some(Vec::new()));
-    let lines = || CAPTURED_LINES.with_borrow_mut(|lines| lines.as_mut().map(std::mem::take).unwrap_or_default());
+    let lines = log_capture::start();
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
     write_raw_row(&*store, Table::Statuses, "flaky", r#"{"epoch": "my secret"}"#, 1).await;
     write_raw_row(&*store, Table::Statuses, "later", "{}", 2).await;

@@ -17,6 +17,8 @@ use toolhub::{
 };
 use toolhub_testkit::TempFolder;
 
+use crate::{faulty_store::FaultyStore, log_capture};
+
 /// A memory store that counts the call rows in each batch.
 #[derive(Default)]
 struct BatchCountingStore {
@@ -125,6 +127,27 @@ async fn after_a_panic_of_the_store_later_records_are_written() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(count_call_rows(&*store).await, 1, "the restarted writer writes");
     assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (1, 1), "lost records are counted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_dropped_records_are_logged_although_a_line_is_written_once_a_minute() {
+    let lines = log_capture::start();
+    let store: Arc<FaultyStore> = Arc::default();
+    let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
+    let hub = hub.tool(scripted("read", []).0.read_only()).build().await.unwrap();
+    store.unavailable.store(true, Ordering::Release);
+    let dropped = || {
+        let is_drop = |line: &String| line.contains("records of read-only calls were dropped");
+        let count = |line: String| line.split_once("dropped=")?.1.split(' ').next()?.parse::<u64>().ok();
+        lines().into_iter().filter(is_drop).filter_map(count).collect::<Vec<u64>>()
+    };
+    for _ in 0..4 {
+        hub.call("read", json!({})).await.assert_success();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!((dropped(), hub.journal_stats().dropped), (vec![1], 4));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(dropped(), [3], "the remainder is logged although no more are dropped");
 }
 
 #[tokio::test(start_paused = true)]
