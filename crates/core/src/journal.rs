@@ -218,6 +218,12 @@ impl Journal {
         })
     }
 
+    /// The write that removes a claim whose call was removed.
+    pub(crate) fn remove_claim(&self, version: RowVersion) -> Write {
+        let (expect, durability) = (Expect::Same(version), Durability::KillSafe);
+        Write { table: Table::Claims, id: CLAIM_ROW_ID, expect, change: Change::Remove, durability }
+    }
+
     /// The claim on a key, and its row version.
     pub(crate) async fn find_claim(
         &self,
@@ -276,6 +282,12 @@ impl Journal {
             let evidence = decode(Table::Evidence, &EVIDENCE_ROW_ID, LAYOUT, &row).inspect_err(StoreError::log_skipped);
             (evidence.map(|(evidence, _)| evidence).unwrap_or_default(), Some(row.version))
         }))
+    }
+
+    /// An unconditional change of a thread's evidence that stores no value.
+    pub(crate) fn change_evidence(&self, change: Change) -> Write {
+        let (expect, durability) = (Expect::Any, Durability::KillSafe);
+        Write { table: Table::Evidence, id: EVIDENCE_ROW_ID, expect, change, durability }
     }
 
     /// The write of a thread's evidence; `replaced` is the row version it was based on.

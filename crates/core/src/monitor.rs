@@ -26,6 +26,8 @@ pub struct StoreSize {
     pub limit: u64,
     /// Number of ended calls that were removed because the store was near its maximum size.
     pub trimmed_calls: u64,
+    /// Whether the store refused the last write because it has reached its maximum size.
+    pub is_full: bool,
 }
 
 /// Statistics of a tool since the hub started.

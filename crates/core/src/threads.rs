@@ -19,5 +19,5 @@ pub(crate) use instance_slot::InstanceCell;
 pub(crate) use pool_state::InstanceLimits;
 pub(crate) use record::row_key;
 pub(crate) use row_backend::ThreadRowBackend;
+pub(crate) use store::{StoredThread, ThreadStore, run_activity_flusher};
 pub use store::{ThreadInfo, ThreadPage};
-pub(crate) use store::{ThreadStore, run_activity_flusher};

@@ -24,7 +24,7 @@ use futures_util::StreamExt;
 use smol_str::SmolStr;
 
 pub use apply::{Action, Applied, PriorRow, WriteContext};
-pub use batch::{Batch, Change, Durability, Expect, Write};
+pub use batch::{Batch, Change, Durability, Expect, ROW_OVERHEAD_BYTES, Write};
 pub use error::StoreError;
 pub use memory::Memory;
 pub use meters::{StoreMeter, StoreMeters, StoreStats};
@@ -33,7 +33,7 @@ pub use record::{decode, encode};
 pub use row::{Row, RowKey, RowVersion, Table};
 pub use scan::{Cursor, Page, Scan, Scope};
 pub use scan::{read_all, read_pages};
-pub use size_limit::SizeLimit;
+pub use size_limit::{Reservation, SizeLimit};
 pub use terms::Terms;
 pub use timeout::TimeoutBackend;
 
@@ -44,6 +44,8 @@ use toolhub_types::timestamp::Timestamp;
 /// An implementation promises:
 /// - **Atomicity.** A batch is one transaction on one partition: every expectation held and every write was applied,
 ///   or nothing changed. Batches on one partition are serialized.
+/// - **Partition checks.** A batch with `no_other_rows` is refused with [`OtherRows`](StoreError::OtherRows) if its partition
+///   holds a row that the batch does not write, once all other preconditions hold. The check is part of the transaction.
 /// - **Durability.** An acknowledged batch is as durable as its strictest write requires. An error says whether nothing
 ///   was written ([`Unavailable`](StoreError::Unavailable)) or the outcome is unknown ([`Unknown`](StoreError::Unknown)).
 /// - **Versions.** A new row has version 1; every put adds one. A restored row gets the version it had, or its current
@@ -102,7 +104,7 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// The size of the store and its limit, if it has one. The hub removes the oldest journal records when the store comes near
-    /// its limit; what the store does when it reaches the limit is its own decision.
+    /// its limit, and makes writers wait for that; what the store does when it reaches the limit is its own decision.
     fn size_limit(&self) -> Option<&SizeLimit> {
         None
     }

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, io::Read, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -113,6 +113,10 @@ impl<B: Backend> Backend for Compressed<B> {
 
     fn is_write_behind(&self) -> bool {
         self.0.is_write_behind()
+    }
+
+    fn size_limit(&self) -> Option<&SizeLimit> {
+        self.0.size_limit()
     }
 
     fn name(&self) -> &'static str {

@@ -129,6 +129,11 @@ impl Backend for Sqlite {
         self.size_limit.as_deref()
     }
 
+    /// Not while the file is full: it then refuses writes that make it grow.
+    fn is_writable(&self) -> bool {
+        !self.size_limit.as_ref().is_some_and(|limit| limit.is_full())
+    }
+
     /// Guaranteed by the lock on the file.
     fn is_exclusive(&self) -> bool {
         true

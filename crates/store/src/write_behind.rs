@@ -23,7 +23,7 @@ use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use tokio::sync::RwLock;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher, Write},
+    backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, Watcher, Write},
     clock::Timestamp,
 };
 
@@ -67,7 +67,7 @@ impl Default for Options {
 /// # Ok(()) }
 /// ```
 ///
-/// Some batches are written through immediately: those with a fence, the first of each table and partition kind, and those
+/// Some batches are written through immediately: those with a fence or a check of their partition, the first of each table and partition kind, and those
 /// that would fill half of the buffer. So the caller gets the error of a store that does not accept them. A power-safe
 /// commit of the inner store must also make the earlier commits of its partition power-safe.
 pub struct WriteBehind {
@@ -162,7 +162,11 @@ impl WriteBehind {
         let is_large = batch_bytes(&batch) >= self.shared.max_pending_bytes / 2;
         let mut batch = batch;
         loop {
-            if is_large || batch.fence.is_some() || !self.shared.lock_buffer().has_accepted(&batch) {
+            if is_large
+                || batch.fence.is_some()
+                || batch.no_other_rows
+                || !self.shared.lock_buffer().has_accepted(&batch)
+            {
                 return self.flusher.request(|reply| FlusherTask::WriteThrough(batch, now, reply)).await;
             }
             let read_guard = self.shared.write_through_lock.read().await;
@@ -252,6 +256,10 @@ impl Backend for WriteBehind {
 
     fn is_write_behind(&self) -> bool {
         true
+    }
+
+    fn size_limit(&self) -> Option<&SizeLimit> {
+        self.shared.inner.size_limit()
     }
 
     fn is_exclusive(&self) -> bool {

@@ -192,7 +192,8 @@ impl CallContext {
     /// fetch it; `None` if the store does not answer.
     pub async fn store_artifact(&self, mime_type: &str, bytes: Vec<u8>) -> Option<Content> {
         let services = self.services();
-        artifact::save(&*services.store, self.tenant(), mime_type, bytes, services.clock.now()).await
+        let owner = (self.tenant(), self.envelope().artifact_class());
+        artifact::save(&*services.store, owner, mime_type, bytes, services.clock.now()).await
     }
 
     /// Records in the connection state of the tool whether a session is open with its service.

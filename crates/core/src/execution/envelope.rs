@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{EvidenceDemand, Tool};
 use crate::{
     approvals::StoredApproval,
+    artifact::ArtifactClass,
     call::Call,
     journal::{CallTracker, OpenCall},
     result_cache::Fingerprint,
@@ -53,6 +54,11 @@ impl CallEnvelope {
     ) -> Self {
         let extras = step_call.map(|step_call| Box::new(Extras { step_call: Some(step_call), ..Extras::default() }));
         Self { call, tool, evidence_demand, tracker: None, extras }
+    }
+
+    /// How long the artifacts of the call stay in a store near its size limit.
+    pub(crate) fn artifact_class(&self) -> ArtifactClass {
+        if self.call.idempotency_key.is_some() { ArtifactClass::OfKeyedCall } else { ArtifactClass::Plain }
     }
 
     /// Publishes the status of the call.

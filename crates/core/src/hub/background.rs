@@ -103,7 +103,7 @@ pub(super) async fn start_tasks(
     }
     if services.store.size_limit().is_some() {
         let hub = weak();
-        spawner.spawn("store size limit", move || Box::pin(super::journal_trim::run(hub.clone())));
+        spawner.spawn("store size limit", move || Box::pin(super::store_trim::run(hub.clone())));
     }
     if let Some(idle) = idle_threads {
         let hub = weak();

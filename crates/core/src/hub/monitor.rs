@@ -58,7 +58,7 @@ impl ToolHub {
     pub fn store_size(&self) -> Option<StoreSize> {
         let limit = self.engine.services.store.size_limit()?;
         let trimmed_calls = self.engine.journal.trimmed();
-        Some(StoreSize { bytes: limit.bytes(), limit: limit.limit(), trimmed_calls })
+        Some(StoreSize { bytes: limit.bytes(), limit: limit.limit(), trimmed_calls, is_full: limit.is_full() })
     }
 
     /// Whether all stores can write, as far as they know without a request:

@@ -1,14 +1,19 @@
 //! Serializes and restores a thread's tool statuses and evidence as JSON.
 //!
 //! In: a thread, or a text written here or by an older system. Out: JSON `{states, config, timestamp, evidence}`. The config is
-//! informative only: restoring never changes the running config. A text that cannot be parsed changes nothing, is quarantined
-//! as an artifact, and is reported in a warning.
+//! informative only: restoring never changes the running config. A text that cannot be parsed changes nothing; its beginning
+//! is quarantined as an artifact, and a warning reports it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{StatusScope, ToolHub, availability::ToolSnapshot};
-use crate::{artifact, evidence, registry::ToolFilter, statuses::StatusKey};
+use crate::{
+    artifact::{self, ArtifactClass},
+    evidence,
+    registry::ToolFilter,
+    statuses::StatusKey,
+};
 use toolhub_types::{
     content::Content,
     error::{CallError, ErrorKind},
@@ -18,6 +23,9 @@ use toolhub_types::{
     timestamp::Timestamp,
     tool::ToolName,
 };
+
+/// Maximum size of what is stored of a text that cannot be parsed: enough to see what it is.
+const MAX_QUARANTINED_BYTES: usize = 64 * 1024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,7 +79,7 @@ pub struct SnapshotRestore {
     /// Why nothing was restored, if the text could not be parsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// The artifact that holds the quarantined text.
+    /// The artifact that holds the quarantined text, or its first 64 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<ArtifactId>,
 }
@@ -130,8 +138,9 @@ impl ToolHub {
 
     async fn quarantine(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> SnapshotRestore {
         let services = &self.engine.services;
-        let bytes = text.as_bytes().to_vec();
-        let saved = artifact::save(&*services.store, tenant, "text/plain", bytes, services.clock.now()).await;
+        let bytes = text[..text.floor_char_boundary(MAX_QUARANTINED_BYTES)].as_bytes().to_vec();
+        let owner = (tenant, ArtifactClass::Plain);
+        let saved = artifact::save(&*services.store, owner, "text/plain", bytes, services.clock.now()).await;
         let kept = saved.and_then(|content| if let Content::Artifact { id, .. } = content { Some(id) } else { None });
         let warning = Some(format!("the snapshot cannot be parsed, nothing was restored: {error}"));
         SnapshotRestore { warning, kept, ..SnapshotRestore::default() }

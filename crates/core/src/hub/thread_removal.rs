@@ -59,6 +59,37 @@ pub(crate) async fn has_open_work(store: &dyn Backend, owner: &ThreadKey, now: T
         || any(Table::Approvals, pending_approval, "apr_").await?)
 }
 
+/// Commits writes to a thread and a change of its own row, if that has this version and the thread holds no other rows. Returns
+/// whether it did.
+pub(crate) async fn commit_bare(
+    store: &dyn Backend,
+    (owner, version): (&ThreadKey, RowVersion),
+    change: Change,
+    rows: Vec<Write>,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let RowKey { partition, table, id } = threads::row_key(owner);
+    let (expect, durability) = (Expect::Same(version), Durability::KillSafe);
+    let own = Write { table, id, expect, change, durability };
+    let batch = Batch { writes: rows, no_other_rows: true, ..Batch::new(partition) }.with(own);
+    match store.commit(batch, now).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::OtherRows | StoreError::Conflict { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a store that does not hold the thread's own row holds states of the thread.
+pub(crate) async fn has_states(store: &dyn Backend, owner: &ThreadKey, now: Timestamp) -> Result<bool, StoreError> {
+    for table in [Table::State, Table::Versions, Table::History] {
+        let scan = Scan::new(table, Scope::Partition(Partition::from(owner))).limit(1);
+        if !store.scan(scan, now).await?.rows.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Deletes all rows of a thread, its own row last, so that an interrupted sweep is resumed. Stops as soon as the thread's own row
 /// changes, a call on this node names the thread, or a call is open in it. The states in `retained_states` outlive the thread. Rows in
 /// `other` stores are deleted first, then the runs, so that no node resumes a run whose calls are deleted.

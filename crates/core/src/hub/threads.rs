@@ -16,13 +16,14 @@ use super::{
 };
 use crate::{
     engine::Engine,
+    execution::Tool,
     pipeline,
     registry::ToolFilter,
     statuses::StatusKey,
     threads::{ThreadInfo, ThreadPage},
 };
 use toolhub_state::StateCleanup;
-use toolhub_storage::backend::{Cursor, StoreError};
+use toolhub_storage::backend::{Change, Cursor, RowVersion, StoreError, Write};
 use toolhub_types::{
     error::CallError,
     event_kind::EventKind,
@@ -140,7 +141,7 @@ impl ToolHub {
         for _ in 0..MAX_DELETE_ATTEMPTS {
             match remove_thread(engine, &owner, Timestamp::from_millis(i64::MAX)).await? {
                 Some(RemovalResult::Rows(rows)) => {
-                    finish_removal(engine, &owner, "it was deleted", rows);
+                    finish_removal(engine, &registered_tools(engine), &owner, "it was deleted", rows);
                     return Ok(true);
                 }
                 Some(RemovalResult::StillActive) => {}
@@ -197,7 +198,7 @@ async fn sweep_if_idle(engine: &Arc<Engine>, owner: &ThreadKey, idle: Duration) 
         return Ok(());
     }
     if let Some(RemovalResult::Rows(rows)) = remove_thread(engine, owner, now - idle).await? {
-        finish_removal(engine, owner, "it was idle", rows);
+        finish_removal(engine, &registered_tools(engine), owner, "it was idle", rows);
     }
     Ok(())
 }
@@ -217,7 +218,7 @@ async fn remove_thread(
         // Otherwise they would be written after the thread was deleted.
         records.flush(&engine.runtime).await;
     }
-    let tools = engine.registry.snapshot().list(&ToolFilter::default());
+    let tools = registered_tools(engine);
     let retained = tools.iter().filter(|tool| tool.state.cleanup == StateCleanup::Never);
     let retained: Vec<StateName> = retained.flat_map(|tool| tool.state.names.clone()).collect();
     let other = services.state.store_router().non_hub_stores();
@@ -230,10 +231,41 @@ async fn remove_thread(
     thread_removal::remove(&engine.thread_store, (&*services.store, &other), owner, &retained, now).await.map(Some)
 }
 
+/// Removes a thread that holds nothing but these rows, with them. Returns `false`, and removes nothing, if it holds more or has
+/// instances, a call runs in it, or it was active after `unless_after`. Needs neither a pause of flushes nor a flush of records:
+/// whatever is written to the thread from now on writes the thread's row too, and then the row has another version.
+pub(super) async fn remove_bare_thread(
+    engine: &Engine,
+    tools: &[Arc<Tool>],
+    thread: (&ThreadKey, RowVersion),
+    rows: Vec<Write>,
+    unless_after: Timestamp,
+) -> Result<bool, StoreError> {
+    let (services, now, (owner, row_version)) = (&engine.services, engine.services.clock.now(), thread);
+    if services.instances.has_instances(owner) || !services.thread_activity.forget(owner, unless_after) {
+        return Ok(false);
+    }
+    for store in services.state.store_router().non_hub_stores() {
+        if thread_removal::has_states(&*store, owner, now).await? {
+            return Ok(false);
+        }
+    }
+    let count = rows.len();
+    if !thread_removal::commit_bare(&*services.store, (owner, row_version), Change::Remove, rows, now).await? {
+        return Ok(false);
+    }
+    finish_removal(engine, tools, owner, "the store was near its size limit", count);
+    Ok(true)
+}
+
+pub(super) fn registered_tools(engine: &Engine) -> Vec<Arc<Tool>> {
+    engine.registry.snapshot().list(&ToolFilter::default())
+}
+
 /// Drops what this node has cached about the thread, and emits `thread.swept`.
-fn finish_removal(engine: &Engine, owner: &ThreadKey, reason: &'static str, rows: usize) {
+fn finish_removal(engine: &Engine, tools: &[Arc<Tool>], owner: &ThreadKey, reason: &'static str, rows: usize) {
     let ThreadKey { tenant, thread } = owner;
-    for tool in engine.registry.snapshot().list(&ToolFilter::default()) {
+    for tool in tools {
         engine.statuses.forget(&StatusKey::thread(&tool.definition.name, tenant, thread));
     }
     engine.statuses.successes.forget_recall(owner);

@@ -53,8 +53,9 @@ fn find_oversized(reply: &Reply, limits: &Limits) -> Option<OversizedOutput> {
 async fn truncate(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, oversized: OversizedOutput) {
     // Without content pieces, the model's text is the output itself: one artifact holds both.
     let share_artifact = reply.content.is_empty() && oversized.output.is_some();
+    let owner = (&envelope.call.tenant, envelope.artifact_class());
     let save = async |kind: &str, text: String| {
-        artifact::save(&*services.store, &envelope.call.tenant, kind, text.into_bytes(), services.clock.now()).await
+        artifact::save(&*services.store, owner, kind, text.into_bytes(), services.clock.now()).await
     };
     if let Some(text) = oversized.text {
         let limit = envelope.tool.limits.text;

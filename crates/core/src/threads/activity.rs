@@ -146,6 +146,13 @@ impl ThreadActivity {
         !is_active
     }
 
+    /// Removes the threads that are not in the store, unless a call runs in them or they were active after `unless_after`.
+    pub(super) fn forget_unstored(&self, unless_after: Timestamp) {
+        for mut shard in self.threads.shards() {
+            shard.retain(|_, entry| entry.last_stored.is_some() || entry.is_active(unless_after));
+        }
+    }
+
     /// The entries to flush. A shard over its limit flushes all, so that it can be evicted.
     pub(super) fn due_for_flush(&self, scope: FlushScope, now: Timestamp) -> Vec<(ThreadKey, ThreadEntry)> {
         let mut found = Vec::new();
@@ -194,6 +201,10 @@ impl ThreadActivity {
 }
 
 impl ThreadEntry {
+    pub(super) fn is_stored(&self) -> bool {
+        self.last_stored.is_some()
+    }
+
     fn is_active(&self, after: Timestamp) -> bool {
         self.running > 0 || self.last_active > after
     }

@@ -82,6 +82,11 @@ impl InstancePool {
         self.lock().is_in_use(owner)
     }
 
+    /// Whether the thread has instances.
+    pub(crate) fn has_instances(&self, owner: &ThreadKey) -> bool {
+        self.lock().has_instances(owner)
+    }
+
     /// The number of live instances.
     pub(crate) fn instance_count(&self) -> usize {
         self.lock().live_count()

@@ -233,6 +233,11 @@ impl PoolState {
         ids.iter().any(|id| self.slots.get(id).is_some_and(|entry| entry.users > 0))
     }
 
+    /// Whether the thread has slots.
+    pub(super) fn has_instances(&self, owner: &ThreadKey) -> bool {
+        self.threads.get(owner).is_some_and(|ids| !ids.is_empty())
+    }
+
     /// The number of live instances.
     pub(super) fn live_count(&self) -> usize {
         self.live_count

@@ -20,7 +20,9 @@ use super::{
     record::{Record, merge_activity, read, row_key},
 };
 use toolhub_storage::{
-    backend::{Backend, Batch, Cursor, Expect, Partition, Row, RowKey, RowVersion, Scan, Scope, StoreError, Table},
+    backend::{
+        Backend, Batch, Cursor, Expect, Partition, Row, RowKey, RowVersion, Scan, Scope, SizeLimit, StoreError, Table,
+    },
     clock::Clock,
 };
 use toolhub_types::{
@@ -30,6 +32,8 @@ use toolhub_types::{
 
 /// How long activity is collected before it is flushed.
 const FLUSH_DELAY: Duration = Duration::from_secs(3);
+/// How long a thread without rows is remembered while the store is near its size limit.
+const UNSTORED_RETENTION: Duration = Duration::from_secs(60);
 /// Number of rows read per request.
 const BATCH_SIZE: usize = 100;
 /// Number of concurrent writes, so that a store with group commit can group them.
@@ -64,6 +68,13 @@ pub struct ThreadPage {
 
 /// Threads per page of a scan. Large, because a store without an index over partitions scans all rows for each page.
 const IDLE_SCAN_PAGE_SIZE: usize = 10_000;
+
+/// A thread as it is in the store.
+pub(crate) struct StoredThread {
+    pub(crate) owner: ThreadKey,
+    pub(crate) last_active: Timestamp,
+    pub(crate) row_version: RowVersion,
+}
 
 /// The threads in the store, merged with the activity of this node.
 pub(crate) struct ThreadStore {
@@ -131,22 +142,21 @@ impl ThreadStore {
         idle_timeout: Duration,
         now: Timestamp,
     ) -> Result<(Vec<ThreadKey>, Option<Cursor>), StoreError> {
-        let (threads, next) = self.all_threads(after, IDLE_SCAN_PAGE_SIZE).await?;
-        let idle = threads.into_iter().filter(|(_, record)| record.last_active + idle_timeout <= now);
-        Ok((idle.map(|(owner, _)| owner).collect(), next))
+        let (threads, next) = self.all_threads(after).await?;
+        let idle = threads.into_iter().filter(|thread| thread.last_active + idle_timeout <= now);
+        Ok((idle.map(|thread| thread.owner).collect(), next))
     }
 
     /// A page of the stored threads of all tenants.
-    async fn all_threads(
+    pub(crate) async fn all_threads(
         &self,
         after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<(Vec<(ThreadKey, Record)>, Option<Cursor>), StoreError> {
-        let scan = Scan { after, ..Scan::new(Table::Threads, Scope::All).limit(limit) };
+    ) -> Result<(Vec<StoredThread>, Option<Cursor>), StoreError> {
+        let scan = Scan { after, ..Scan::new(Table::Threads, Scope::All).limit(IDLE_SCAN_PAGE_SIZE) };
         let page = self.store.scan(scan, self.clock.now()).await?;
         let thread = |(key, row): &(RowKey, Row)| {
             let owner = ThreadKey::new(&key.partition.tenant, key.partition.thread()?);
-            Some((owner, read(&key.id, row)))
+            Some(StoredThread { owner, last_active: read(&key.id, row).last_active, row_version: row.version })
         };
         Ok((page.rows.iter().filter_map(thread).collect(), page.next))
     }
@@ -176,7 +186,12 @@ impl ThreadStore {
     }
 
     async fn write_due(&self, scope: FlushScope) -> Result<(), StoreError> {
-        let due = self.activity.due_for_flush(scope, self.clock.now());
+        let mut due = self.activity.due_for_flush(scope, self.clock.now());
+        if self.store.size_limit().is_some_and(SizeLimit::is_near) {
+            // These threads have no rows, otherwise their own row would be stored: they would fill the store with nothing.
+            due.retain(|(_, entry)| entry.is_stored());
+            self.activity.forget_unstored(self.clock.now() - UNSTORED_RETENTION);
+        }
         for batch in due.chunks(BATCH_SIZE) {
             let now = self.clock.now();
             let keys: Vec<RowKey> = batch.iter().map(|(owner, _)| row_key(owner)).collect();

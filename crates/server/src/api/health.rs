@@ -70,6 +70,9 @@ async fn readyz(
         for (name, passed) in checks {
             text += &format!("[{}]{name} {}\n", if passed { '+' } else { '-' }, if passed { "ok" } else { "failed" });
         }
+        if app.hub().store_size().is_some_and(|size| size.is_full) {
+            text += "[-]store full: it has reached `store.max_size`\n";
+        }
         // A failing model affects only its own agents, so it does not make the server unready.
         for (model, error) in app.agents().meters().snapshot().last_errors {
             text += &match error.as_str() {
@@ -84,6 +87,7 @@ async fn readyz(
 }
 
 async fn is_store_ready(app: &App) -> bool {
+    // Also false while the store is full.
     if !app.store().is_writable() || !app.hub().has_writable_stores() {
         return false;
     }

@@ -7,6 +7,9 @@ use smol_str::SmolStr;
 use super::{Partition, RowVersion, StoreError, Table, Terms};
 use toolhub_types::timestamp::Timestamp;
 
+/// Size of a row besides its value: names, metadata and index entries.
+pub const ROW_OVERHEAD_BYTES: u64 = 512;
+
 /// What a write must survive before it is acknowledged. The strictest durability in a batch applies to the whole batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
@@ -88,6 +91,8 @@ pub struct Batch {
     pub fence: Option<u64>,
     /// The writes. No row may be written twice.
     pub writes: Vec<Write>,
+    /// Commits only if the partition holds no rows but those that this batch writes.
+    pub no_other_rows: bool,
     /// The index terms of rows that this batch puts. A row that is put without an entry here has none.
     pub terms: BTreeMap<(Table, SmolStr), Terms>,
 }
@@ -96,7 +101,14 @@ impl Batch {
     /// An empty batch for a partition.
     #[must_use]
     pub fn new(partition: Partition) -> Self {
-        Self { partition, stamp: fastrand::u64(..), fence: None, writes: Vec::new(), terms: BTreeMap::new() }
+        Self {
+            partition,
+            stamp: fastrand::u64(..),
+            fence: None,
+            writes: Vec::new(),
+            no_other_rows: false,
+            terms: BTreeMap::new(),
+        }
     }
 
     /// Adds a write.
@@ -118,6 +130,22 @@ impl Batch {
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.writes.iter().map(|write| write.durability).max().unwrap_or(Durability::KillSafe)
+    }
+
+    /// Whether the batch writes this row.
+    #[must_use]
+    pub fn writes_row(&self, table: Table, id: &str) -> bool {
+        self.writes.iter().any(|write| write.table == table && write.id == id)
+    }
+
+    /// Upper estimate of how much the batch makes a store grow; 0 if it puts nothing.
+    #[must_use]
+    pub fn max_growth(&self) -> u64 {
+        let bytes = self.writes.iter().map(|write| match &write.change {
+            Change::Put { value, .. } | Change::Restore { value, .. } => value.len() as u64 + ROW_OVERHEAD_BYTES,
+            Change::Touch { .. } | Change::Keep | Change::Remove => 0,
+        });
+        bytes.sum()
     }
 
     /// Checks that no row is written twice. Every backend refuses such a batch.

@@ -20,6 +20,9 @@ pub enum StoreError {
         /// The version it has, if it exists.
         found: Option<u64>,
     },
+    /// The batch demands that its partition holds no other rows, and it does; nothing was written.
+    #[error("the partition holds other rows")]
+    OtherRows,
     /// A writer with a higher fencing token has taken over this partition; nothing was written.
     #[error("the fence {given} is lower than {seen}: another node has taken over")]
     Fenced {
@@ -77,7 +80,7 @@ impl From<StoreError> for CallError {
             StoreError::Conflict { table: Table::OpenCalls, .. } => ErrorKind::Interrupted,
             StoreError::Damaged { table: Table::State, .. } => ErrorKind::StateUnreadable,
             StoreError::Conflict { .. } | StoreError::Damaged { .. } => ErrorKind::Internal,
-            StoreError::Refused(_) => ErrorKind::Internal,
+            StoreError::Refused(_) | StoreError::OtherRows => ErrorKind::Internal,
             StoreError::Fenced { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_) => {
                 ErrorKind::StoreUnavailable
             }

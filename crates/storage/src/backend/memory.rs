@@ -122,6 +122,9 @@ impl Memory {
         for write in &batch.writes {
             shard.check_expectation(at, write, now)?;
         }
+        if batch.no_other_rows && at.is_some_and(|at| shard.partition(at).has_other_rows(batch, now)) {
+            return Err(StoreError::OtherRows);
+        }
         if let Some(fence) = raised_fence {
             shard.raise_fence(&mut at, partition_key, fence);
         }
@@ -170,7 +173,7 @@ impl Memory {
             Scope::Tenant(only) => self.scan_shards(scan, &window, &PartitionKey::tenant_prefix(only), now),
             Scope::All => self.scan_shards(scan, &window, b"", now),
         };
-        pages::into_page(rows, scan.limit)
+        Page::cut(rows, scan)
     }
 
     /// The first rows after the cursor, of every partition whose key has this prefix.

@@ -24,6 +24,8 @@ pub struct Scan {
     pub after: Option<Cursor>,
     /// Maximum number of rows; at least 1.
     pub limit: usize,
+    /// The page ends with the row whose value makes the values this long together, so it has at least one row.
+    pub max_bytes: usize,
 }
 
 /// The partitions a scan reads.
@@ -38,10 +40,19 @@ pub enum Scope {
 }
 
 impl Scan {
-    /// A scan of the first page: ascending, no prefix, no terms, 100 rows.
+    /// A scan of the first page: ascending, no prefix, no terms, 100 rows of any size.
     #[must_use]
     pub fn new(table: Table, scope: Scope) -> Self {
-        Self { table, scope, prefix: String::new(), terms: Vec::new(), descending: false, after: None, limit: 100 }
+        Self {
+            table,
+            scope,
+            prefix: String::new(),
+            terms: Vec::new(),
+            descending: false,
+            after: None,
+            limit: 100,
+            max_bytes: usize::MAX,
+        }
     }
 
     /// Only ids with this prefix.
@@ -57,6 +68,13 @@ impl Scan {
         self.limit = limit;
         self
     }
+
+    /// Sets the size at which a page ends.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
 }
 
 /// The last row of a page: the next page begins after it.
@@ -70,6 +88,23 @@ pub struct Page {
     pub rows: Vec<(RowKey, Row)>,
     /// The cursor of the next page; `None` at the end.
     pub next: Option<Cursor>,
+}
+
+impl Page {
+    /// The page of a scan, cut from all rows that it found: those after the page, if any, say that there is another one.
+    #[must_use]
+    pub fn cut(mut rows: Vec<(RowKey, Row)>, scan: &Scan) -> Self {
+        let (found, mut bytes) = (rows.len(), 0usize);
+        let is_before_end = |(_, row): &&(RowKey, Row)| {
+            let before = bytes;
+            bytes = bytes.saturating_add(row.value.len());
+            before < scan.max_bytes
+        };
+        let fitting = rows.iter().take(scan.limit).take_while(is_before_end).count();
+        rows.truncate(fitting.max(1));
+        let next = rows.last().filter(|_| found > rows.len()).map(|(key, _)| Cursor(key.clone()));
+        Self { rows, next }
+    }
 }
 
 /// Reads all pages of a scan.

@@ -1,7 +1,7 @@
-//! Backend decorator that adds a timeout to every operation and records its latency.
+//! Backend decorator that adds a timeout to every operation, records its latency, and lets commits wait for room.
 //!
 //! In: any backend. Out: the same backend, whose operations fail instead of hanging, so that no call hangs because its store
-//! does; and latencies for `backend/meters.rs`.
+//! does; latencies for `backend/meters.rs`; and commits that wait a moment while the store is at its size limit (backpressure).
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
@@ -55,8 +55,18 @@ impl Backend for TimeoutBackend {
     }
 
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        // The batch may still be written after the timeout.
-        Box::pin(with_timeout(&self.meter.commit, self.store.commit(batch, now), StoreError::Unknown))
+        Box::pin(async move {
+            // The wait for room is not part of the latency: it says nothing about the health of the store.
+            let growth = batch.max_growth();
+            let reservation = match self.store.size_limit().filter(|_| growth > 0) {
+                Some(limit) => Some(limit.reserve(growth).await),
+                None => None,
+            };
+            // The batch may still be written after the timeout.
+            let result = with_timeout(&self.meter.commit, self.store.commit(batch, now), StoreError::Unknown).await;
+            drop(reservation);
+            result
+        })
     }
 
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {

@@ -51,9 +51,11 @@ pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table
     batches::timestamps(&*make().await).await;
     batches::fenced(&*make().await).await;
     batches::tenant_isolation(&*make().await).await;
+    batches::without_other_rows(&*make().await).await;
     batches::sweep_limit(&*make().await).await;
     pages::without_gap_or_repetition(&*make().await).await;
     pages::behind_any_cursor(&*make().await).await;
+    pages::end_at_a_size(&*make().await).await;
     pages::counted_by_their_ids(&*make().await).await;
     terms::found_in_order_and_pages(&*make().await).await;
     terms::replaced_kept_and_removed(&*make().await).await;

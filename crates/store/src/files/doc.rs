@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Row, Table, Terms},
+    backend::{Batch, Row, Table, Terms},
     clock::Timestamp,
 };
 
@@ -89,6 +89,12 @@ impl Doc {
     /// A row, expired or not.
     pub(super) fn get(&self, table: Table, id: &str) -> Option<&Row> {
         self.rows(table).get(id).map(|stored| &stored.row)
+    }
+
+    /// Whether it holds a row that the batch does not write.
+    pub(super) fn has_other_rows(&self, batch: &Batch, now: Timestamp) -> bool {
+        let mut rows = TABLES.into_iter().flat_map(|table| self.rows(table).iter().map(move |row| (table, row)));
+        rows.any(|(table, (id, stored))| !stored.row.is_expired(now) && !batch.writes_row(table, id))
     }
 
     pub(super) fn put(&mut self, table: Table, id: SmolStr, row: Row, terms: Terms) {

@@ -37,7 +37,7 @@ pub(super) fn page_from_memory(
     Some(
         documents
             .view(false, |view| scan_partition(view, &partition_key, scan, now))?
-            .map(|rows| into_page(rows, scan)),
+            .map(|rows| Page::cut(rows, scan)),
     )
 }
 
@@ -54,15 +54,7 @@ pub(super) fn page(documents: &DocumentStore, scan: &Scan, now: Timestamp) -> Re
         Scope::Tenant(_) | Scope::All if scan.table == Table::State => scan_states(documents, scan, now)?,
         Scope::Tenant(_) | Scope::All => scan_spans(documents, scan, now)?,
     };
-    Ok(into_page(rows, scan))
-}
-
-/// Cuts the rows to a page. One row more than the limit means that there is another page.
-fn into_page(mut rows: Rows, scan: &Scan) -> Page {
-    let more = rows.len() > scan.limit;
-    rows.truncate(scan.limit);
-    let next = rows.last().filter(|_| more).map(|(key, _)| Cursor(key.clone()));
-    Page { rows, next }
+    Ok(Page::cut(rows, scan))
 }
 
 /// The key range of a scan.

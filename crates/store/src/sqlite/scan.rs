@@ -107,7 +107,8 @@ fn count_by_id(connection: &Connection, table: Table, now: Timestamp) -> Result<
 
 /// One page from a single snapshot, and the damaged rows that were skipped.
 fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
-    let mut builder = PageBuilder { scan, now, page: Page::default(), suspects: Vec::new(), last: SmolStr::default() };
+    let mut builder =
+        PageBuilder { scan, now, page: Page::default(), suspects: Vec::new(), last: SmolStr::default(), bytes: 0 };
     if scan.terms.is_empty() {
         // The open key cursor holds the snapshot.
         let walked = builder.walk(connection, scan);
@@ -128,6 +129,8 @@ struct PageBuilder<'a> {
     suspects: Vec<Suspect>,
     /// The id that was read last.
     last: SmolStr,
+    /// Size of the values on the page.
+    bytes: usize,
 }
 
 impl PageBuilder<'_> {
@@ -171,10 +174,11 @@ impl PageBuilder<'_> {
                     continue;
                 }
             };
-            if self.page.rows.len() == scan.limit {
+            if self.page.rows.len() == scan.limit || (self.bytes >= scan.max_bytes && !self.page.rows.is_empty()) {
                 self.page.next = self.page.rows.last().map(|(key, _): &(RowKey, Row)| Cursor(key.clone()));
                 break;
             }
+            self.bytes = self.bytes.saturating_add(row.value.len());
             self.page.rows.push((RowKey { partition, table: scan.table, id: self.last.clone() }, row));
         }
         Ok(())

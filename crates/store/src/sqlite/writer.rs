@@ -72,7 +72,7 @@ impl Writer {
     pub(super) fn spawn(setup: Setup, connection: Connection) -> io::Result<Self> {
         let Setup { path, size_limit, wal_pages, change_feed, quarantine, floor } = setup;
         let mut connection = WriteConnection::new(&path, size_limit, connection, wal_pages);
-        connection.measure_size();
+        connection.measure_size(None);
         let work = |jobs| {
             let caches = Caches { row_heads: RowHeadCache::new(), term_blocks: TermBlockCache::new() };
             WriterThread { jobs, connection, caches, change_feed, quarantine, floor, last_group_size: 1 }
@@ -142,7 +142,6 @@ impl Work for WriterThread {
             let group = self.collect_group(first);
             self.last_group_size = group.len();
             self.run_group(group);
-            self.connection.measure_size();
             self.connection.checkpoint_if_needed();
         }
     }
@@ -191,6 +190,8 @@ impl WriterThread {
         if committed.is_err() {
             self.caches.clear();
         }
+        // Before the replies: a caller that removes rows then knows how much room it has made.
+        self.connection.measure_size(committed.as_ref().err());
         match committed {
             Ok(outputs) => {
                 failpoint::reach("writer: after the commit");

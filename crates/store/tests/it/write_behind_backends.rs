@@ -251,3 +251,12 @@ async fn nothing_is_acknowledged_that_nobody_will_write() {
     let refused = commit(&store, "t", vec![put("a", b"1")]).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
 }
+
+#[tokio::test]
+async fn the_size_limit_of_a_store_is_seen_through_what_wraps_it() {
+    let memory = || Arc::new(Memory::with_max_bytes(5_000_000)) as Arc<dyn Backend>;
+    let limit = |store: &dyn Backend| store.size_limit().map(|limit| limit.limit());
+    assert_eq!(limit(&open_write_behind(memory()).await), Some(5_000_000));
+    assert_eq!(limit(&Compressed(memory())), Some(5_000_000));
+    assert_eq!(limit(&Arc::new(memory())), Some(5_000_000));
+}

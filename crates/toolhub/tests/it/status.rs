@@ -562,6 +562,9 @@ async fn a_damaged_text_changes_nothing_and_is_kept_and_an_older_one_is_understo
         let quarantined = hub.artifact(&tenant, &restored.kept.unwrap()).await.unwrap().unwrap();
         assert_eq!(quarantined.bytes, text.as_bytes());
     }
+    let restored = hub.deserialize_tool_states(&tenant, &thread, &"ü".repeat(1_000_001)).await.unwrap();
+    let quarantined = hub.artifact(&tenant, &restored.kept.unwrap()).await.unwrap().unwrap();
+    assert_eq!(quarantined.bytes, "ü".repeat(32 * 1024).into_bytes(), "of a long text the beginning");
     call(&hub, "t1").await.assert_success();
 
     let older = json!({

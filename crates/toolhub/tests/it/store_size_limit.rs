@@ -111,3 +111,25 @@ async fn a_thread_with_state_stays_and_the_artifacts_of_a_removed_call_go() {
     assert!(hub.state().get_state(&tenant, &context, StateKind::Business).await.unwrap().is_some());
     assert!(hub.thread(&tenant, &ThreadId::new("t0").unwrap()).await.unwrap().is_none(), "it held nothing else");
 }
+
+#[tokio::test]
+async fn a_file_full_of_state_cannot_write_until_there_is_room() {
+    let (folder, tenant) = (TempFolder::new(), Tenant::default());
+    let store = Sqlite::open(folder.join("store.db"), Options::default().max_bytes(LIMIT)).unwrap();
+    let hub = hub_on(Arc::new(store)).await;
+    let mut stored = 0;
+    loop {
+        assert!(hub.has_writable_stores(), "it accepted the last state");
+        let (context, text) = (format!("t{stored}/notes").parse().unwrap(), "x".repeat(20_000));
+        let state = json!({"text": text});
+        if hub.state().set_state(&tenant, &context, StateKind::Business, state, None).await.is_err() {
+            break;
+        }
+        stored += 1;
+    }
+    assert!(!hub.has_writable_stores() && size(&hub).is_full, "{:?} after {stored}", size(&hub));
+    for number in 0..stored / 2 {
+        hub.delete_thread(&tenant, &ThreadId::new(format!("t{number}")).unwrap()).await.unwrap();
+    }
+    assert!(hub.has_writable_stores() && !size(&hub).is_full, "{:?}", size(&hub));
+}

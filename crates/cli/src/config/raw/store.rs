@@ -17,9 +17,9 @@ pub(crate) struct Store {
     pub(crate) backend: Backend,
     /// Database file, for `sqlite`. Its folder is created if missing.
     pub(crate) path: String,
-    /// Maximum size of the database file, or with backend = "memory" of journal, events, artifacts and threads. At 80 % of it the
-    /// oldest ended calls are removed, with their events and artifacts; a database file that is full all the same refuses writes.
-    /// Default: no limit; with backend = "memory" "256MiB".
+    /// Maximum size of the database file, or with backend = "memory" of journal, events, artifacts and threads; at least "1MiB". At
+    /// 80 % of it the oldest ended calls are removed, with their events and artifacts; at 95 % writes wait for that; a database file
+    /// that is full all the same refuses writes. Default: no limit; with backend = "memory" "256MiB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_size: Option<Size>,
     /// Retention of records.

@@ -12,7 +12,7 @@ use super::{
     partition_key::{PartitionKey, parse_partition},
     partition_rows::PartitionRows,
 };
-use crate::backend::{Cursor, Page, Partition, Row, RowKey, Scan, Table, Terms};
+use crate::backend::{Cursor, Partition, Row, RowKey, Scan, Table, Terms};
 use toolhub_types::timestamp::Timestamp;
 
 /// The key range of a scan. Rows are ordered by table, id and partition key.
@@ -78,14 +78,6 @@ pub(super) fn page_of_partition(
     let rows = partition_rows.window(window).filter(|packed| window.matches(packed, now)).map(read);
     let limit = scan.limit.saturating_add(1);
     if scan.descending { rows.rev().take(limit).collect() } else { rows.take(limit).collect() }
-}
-
-/// Cuts the rows to a page. One row more than the limit means that there is another page.
-pub(super) fn into_page(mut rows: Vec<(RowKey, Row)>, limit: usize) -> Page {
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|(key, _)| Cursor(key.clone()));
-    Page { rows, next }
 }
 
 /// The first `limit` rows of all that were offered (top-k heap).

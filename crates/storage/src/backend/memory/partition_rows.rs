@@ -8,7 +8,7 @@ use super::{
     pages::ScanWindow,
     sorted_rows::SortedRows,
 };
-use crate::backend::Row;
+use crate::backend::{Batch, Row};
 use toolhub_types::timestamp::Timestamp;
 
 /// Later than every expiry.
@@ -69,6 +69,15 @@ impl PartitionRows {
         match self {
             Self::Single(packed) => Some(packed).filter(|packed| packed.cmp_id(row_id).is_eq()),
             Self::Multiple(set) => set.rows.get(row_id),
+        }
+    }
+
+    /// Whether the partition holds a row that the batch does not write.
+    pub(super) fn has_other_rows(&self, batch: &Batch, now: Timestamp) -> bool {
+        let is_other = |packed: &PackedRow| !packed.is_expired(now) && !batch.writes_row(packed.table(), &packed.id());
+        match self {
+            Self::Single(packed) => is_other(packed),
+            Self::Multiple(set) => set.rows.iter().any(is_other),
         }
     }
 

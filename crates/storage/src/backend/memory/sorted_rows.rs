@@ -21,6 +21,10 @@ impl SortedRows {
         self.0.is_empty()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PackedRow> {
+        self.0.iter().flatten()
+    }
+
     pub(super) fn get(&self, row_id: RowId<'_>) -> Option<&PackedRow> {
         let (chunk, at) = self.find(row_id).ok()?;
         Some(&self.0[chunk][at])

@@ -62,6 +62,27 @@ pub(super) async fn expired_rows_are_invisible(store: &impl Backend) {
     assert_eq!(store.sweep(10, soon).await, Ok(0));
 }
 
+/// A batch that demands it is refused if its partition holds a row it does not write.
+pub(super) async fn without_other_rows(store: &impl Backend) {
+    let soon = NOW + Duration::from_secs(1);
+    expect_ok(commit(store, vec![put("a", "1"), put("b", "1")])).await;
+    expect_ok(commit(store, vec![write("expiring", Expect::Any, value("1", Some(soon)))])).await;
+    expect_ok(store.commit(Batch::new(thread("u")).with(put("c", "1")), NOW)).await;
+    let remove = |ids: &[&str]| {
+        let writes = ids.iter().map(|id| write(id, Expect::Any, Change::Remove)).collect();
+        Batch { writes, no_other_rows: true, ..Batch::new(thread("t")) }
+    };
+    assert_eq!(store.commit(remove(&["a"]), soon).await, Err(StoreError::OtherRows), "it holds another row");
+    assert!(get(store, &thread("t"), "a", NOW).await.is_some(), "nothing of a refused batch is written");
+    assert_eq!(store.commit(remove(&["a", "b"]), NOW).await, Err(StoreError::OtherRows), "a row that has not expired");
+    assert_eq!(
+        store.commit(remove(&["a", "b"]), soon).await,
+        Ok(vec![0, 0]),
+        "expired rows and partitions do not count"
+    );
+    assert_eq!(store.commit(remove(&["a"]), soon).await, Ok(vec![0]), "an empty partition holds no other rows");
+}
+
 /// A sweep that stops at its limit continues there or starts over; in the end all expired rows are removed, and no others.
 pub(super) async fn sweep_limit(store: &impl Backend) {
     let (soon, later) = (NOW + Duration::from_secs(1), NOW + Duration::from_secs(9));

@@ -89,6 +89,12 @@ impl Model {
                 return Err(StoreError::Conflict { table: *table, id: id.clone(), found });
             }
         }
+        let is_other = |(key, row, _): &(RowKey, Row, Terms)| {
+            key.partition == *partition && !row.is_expired(now) && !batch.writes_row(key.table, &key.id)
+        };
+        if batch.no_other_rows && self.rows.values().any(is_other) {
+            return Err(StoreError::OtherRows);
+        }
         if let Some(fence) = fence {
             self.fences.insert(partition.to_string(), seen.max(*fence));
         }
@@ -157,10 +163,17 @@ impl Model {
             let last = sort_key(last);
             rows.retain(|(key, _)| if scan.descending { sort_key(key) < last } else { sort_key(key) > last });
         }
-        let more = rows.len() > scan.limit;
-        rows.truncate(scan.limit);
-        let next = rows.last().filter(|_| more).map(|(key, _)| Cursor(key.clone()));
-        Page { rows, next }
+        let mut page = Page::default();
+        let mut bytes = 0;
+        for (key, row) in rows {
+            if page.rows.len() == scan.limit || (bytes >= scan.max_bytes && !page.rows.is_empty()) {
+                page.next = page.rows.last().map(|(key, _)| Cursor(key.clone()));
+                break;
+            }
+            bytes += row.value.len();
+            page.rows.push((key, row));
+        }
+        page
     }
 
     fn count_expired(&self, now: Timestamp) -> usize {
@@ -215,7 +228,8 @@ fn batch(random: &mut Rng, tables: [Table; 2], known_versions: &[RowVersion], no
     let terms = writes.iter().map(|write| ((write.table, write.id.clone()), random_terms(random)));
     let terms = terms.collect();
     let fence = (random.u8(0..5) == 0).then(|| random.u64(1..4));
-    Batch { writes, terms, fence, stamp: random.u64(..), ..Batch::new(partition(random)) }
+    let no_other_rows = random.u8(0..8) == 0;
+    Batch { writes, terms, fence, no_other_rows, stamp: random.u64(..), ..Batch::new(partition(random)) }
 }
 
 fn random_terms(random: &mut Rng) -> Terms {
@@ -237,5 +251,6 @@ fn scan(random: &mut Rng, tables: [Table; 2]) -> Scan {
     let scan = Scan::new(table, scope).prefix(["", "a"][random.usize(0..2)]);
     let terms = if random.bool() { Terms::NONE } else { random_terms(random) };
     let terms = terms.iter().map(SmolStr::new).collect();
+    let scan = if random.u8(0..4) == 0 { scan.max_bytes(random.usize(1..30)) } else { scan };
     Scan { terms, descending: random.bool(), after: last, ..scan.limit(random.usize(1..5)) }
 }

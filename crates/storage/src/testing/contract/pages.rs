@@ -33,6 +33,21 @@ pub(super) async fn without_gap_or_repetition(store: &impl Backend) {
     assert!(expect_ok(store.scan(other_table, NOW)).await.rows.is_empty());
 }
 
+/// A page ends with the row that makes it long enough, and has at least one.
+pub(super) async fn end_at_a_size(store: &impl Backend) {
+    for (id, text) in [("a", "12345"), ("b", "1234567890"), ("c", ""), ("d", "1")] {
+        expect_ok(store.commit(Batch::new(thread("t")).with(put(id, text)), NOW)).await;
+    }
+    for scope in [Scope::All, Scope::Partition(thread("t"))] {
+        for (max_bytes, expected) in [(0, 1), (5, 1), (6, 2), (15, 2), (16, 4), (17, 4)] {
+            let page = expect_ok(store.scan(Scan::new(Table::State, scope.clone()).max_bytes(max_bytes), NOW)).await;
+            assert_eq!((page.rows.len(), page.next.is_some()), (expected, expected < 4), "{max_bytes} bytes");
+        }
+        let scan = Scan::new(Table::State, scope).max_bytes(1);
+        assert_eq!(scan_all_pages(store, scan).await.len(), 4, "no row is skipped");
+    }
+}
+
 /// A cursor may be any position in the order: no row need exist there, and it may lie before or after the whole range.
 pub(super) async fn behind_any_cursor(store: &impl Backend) {
     let mut all = Vec::new();

@@ -65,6 +65,9 @@ impl<'a> Stage<'a> {
             let staged = self.load(&Context::of_row(&self.partition_key, &write.id))?;
             write.check(&staged.before(RowId { table: write.table, id: &write.id }, now))?;
         }
+        if batch.no_other_rows && self.has_other_rows(batch, now)? {
+            return Err(StoreError::OtherRows);
+        }
         if let Some(given) = raised_fence {
             self.load(&fence)?.doc_mut().fence = given;
         }
@@ -82,6 +85,19 @@ impl<'a> Stage<'a> {
         }
         self.level = self.level.max(batch.durability());
         Ok(output)
+    }
+
+    /// Whether the partition holds a row that the batch does not write.
+    fn has_other_rows(&mut self, batch: &Batch, now: Timestamp) -> Result<bool, StoreError> {
+        let stored: Vec<Context> = {
+            let index = self.documents.lock_index();
+            index.contexts_in(&self.partition_key).map(|(context, _)| context.clone()).collect()
+        };
+        for context in &stored {
+            self.load(context)?;
+        }
+        let is_other = |staged: &Staged| staged.quarantined.is_some() || staged.after.has_other_rows(batch, now);
+        Ok(self.contexts.values().any(is_other))
     }
 
     /// The files that must be written, and the required durability.

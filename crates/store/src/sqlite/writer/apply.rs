@@ -139,6 +139,11 @@ fn commit(
             Err(refusal) => return Ok(Err(refusal)),
         }
     }
+    if batch.no_other_rows
+        && has_other_rows(tx.connection, &partition, batch, now).map_err(|e| error::unavailable(&e))?
+    {
+        return Ok(Err(StoreError::OtherRows));
+    }
     if let Some(fence) = raised_fence {
         raise_fence(tx.connection, &partition, fence).map_err(|error| error::unavailable(&error))?;
     }
@@ -176,6 +181,21 @@ fn read_fence(connection: &Connection, partition: &str) -> Result<u64> {
 fn raise_fence(connection: &Connection, partition: &str, fence: u64) -> Result<()> {
     let mut raise = connection.prepare_cached("INSERT OR REPLACE INTO fences VALUES (?1, ?2)")?;
     raise.execute((partition, fence.cast_signed())).map(|_| ())
+}
+
+/// Whether the partition holds a row that the batch does not write.
+fn has_other_rows(connection: &Connection, partition: &str, batch: &Batch, now: Timestamp) -> Result<bool> {
+    let mut find = connection.prepare_cached(
+        "SELECT tab, id FROM rows INDEXED BY by_name WHERE partition = ?1 AND (expires IS NULL OR expires > ?2)",
+    )?;
+    let mut rows = find.query((partition, now.millis()))?;
+    while let Some(row) = rows.next()? {
+        let (table, id) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+        if !batch.writes.iter().any(|write| write.table.as_str() == table && write.id == id) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Finds the existing row. An expired row has a rowid and no head; a damaged row is quarantined even if the batch is refused.

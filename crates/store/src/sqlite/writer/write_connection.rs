@@ -120,8 +120,9 @@ impl WriteConnection {
         }
     }
 
-    /// Measures the used part of the file, if its size is limited. Free pages do not count: they are used again.
-    pub(super) fn measure_size(&mut self) {
+    /// Measures the used part of the file, if its size is limited, and whether the last transaction failed because of the limit.
+    /// Free pages do not count: they are used again.
+    pub(super) fn measure_size(&mut self, failed: Option<&StoreError>) {
         let (Some(limit), Some(connection)) = (&self.size_limit, &self.connection) else { return };
         let pragma = |name: &str| -> Result<u64> {
             connection
@@ -135,6 +136,11 @@ impl WriteConnection {
         // After an error the last size holds; the next write reports it.
         if let Ok(bytes) = used_bytes() {
             limit.set(bytes);
+        }
+        if limit.bytes() < limit.limit() / 100 * 95 {
+            limit.set_full(false);
+        } else if let Some(StoreError::Unavailable(_)) = failed {
+            limit.set_full(true);
         }
     }
 
