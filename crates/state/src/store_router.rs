@@ -19,7 +19,7 @@ use toolhub_storage::backend::{
     Backend, Batch, Cursor, Memory, Page, Row, RowKey, Scan, StoreError, StoreMeters, Table, TimeoutBackend, read_pages,
 };
 use toolhub_types::{
-    ids::StateName,
+    ids::{StateName, ThreadKey},
     state_config::{BusinessStateConfig, ManagerType, StateManagerConfig},
     timestamp::Timestamp,
 };
@@ -31,8 +31,14 @@ pub type OpenStore = dyn Fn(&StateManagerConfig, &BusinessStateConfig) -> Result
 
 /// Knows the rows of threads, which are in the hub's store.
 pub trait ThreadRows: Send + Sync {
-    /// Stores the row of the thread to which this batch belongs, before the batch is committed to another store.
-    fn store_thread_of<'a>(&'a self, batch: &'a Batch, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// The thread into whose partition the batch puts rows, if it is one that must be stored.
+    fn thread_with_new_rows(&self, batch: &Batch) -> Option<ThreadKey>;
+
+    /// Stores the row of a thread before a batch of it is committed to another store.
+    fn before_commit<'a>(&'a self, owner: &'a ThreadKey, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Stores it again if the thread was deleted meanwhile, because the rows of the batch outlived it.
+    fn after_commit<'a>(&'a self, owner: &'a ThreadKey, now: Timestamp) -> BoxFuture<'a, ()>;
 }
 
 /// The stores of states.
@@ -177,14 +183,19 @@ impl StoreRouter {
     }
 
     /// As [`Backend::commit`]; refused when the rows are in different stores. The thread of the rows is stored first, if they
-    /// are not in the store that holds the threads.
+    /// are not in the store that holds the threads, and again if it was deleted meanwhile.
     pub async fn commit(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         match self.single_store_for(batch.writes.iter().map(|write| &write.id)) {
             Some(store) => {
-                if !Arc::ptr_eq(&store, &self.hub_store) {
-                    self.thread_rows.store_thread_of(&batch, now).await?;
+                let is_elsewhere = !Arc::ptr_eq(&store, &self.hub_store);
+                let owner = is_elsewhere.then(|| self.thread_rows.thread_with_new_rows(&batch)).flatten();
+                let Some(owner) = owner else { return store.commit(batch, now).await };
+                self.thread_rows.before_commit(&owner, now).await?;
+                let committed = store.commit(batch, now).await;
+                if matches!(committed, Ok(_) | Err(StoreError::Unknown(_))) {
+                    self.thread_rows.after_commit(&owner, now).await;
                 }
-                store.commit(batch, now).await
+                committed
             }
             None => Err(StoreError::Refused("states of different stores cannot be committed together".into())),
         }

@@ -177,7 +177,7 @@ impl Daemon {
             StoreRole::Hub => self.back_up_hub().await?,
             StoreRole::State => self.back_up_states().await?,
         };
-        Ok(Backup { path: backup.path, store: backup.store, bytes: backup.bytes, sha256: backup.sha256 })
+        Ok(Backup { path: backup.path, store: role, bytes: backup.bytes, sha256: backup.sha256 })
     }
 
     async fn back_up_states(&self) -> Result<sqlite::Backup, HostControlError> {

@@ -39,12 +39,28 @@ impl ThreadRowBackend {
         {
             return Ok(versions);
         }
-        let versions = self.store.commit(batch, now).await?;
-        // If the thread was deleted meanwhile, these rows bring it back.
-        if !self.activity.is_stored(&owner) {
-            self.commit_with_row(&owner, &Batch::new(Partition::from(&owner)), now).await?;
+        let committed = self.store.commit(batch, now).await;
+        if matches!(committed, Ok(_) | Err(StoreError::Unknown(_))) {
+            self.restore_row(&owner, now).await;
         }
-        Ok(versions)
+        committed
+    }
+
+    /// Stores the thread's row again if the thread was deleted while rows of it were committed: these rows bring it back. Those
+    /// rows are committed whatever happens here, so an error is logged; the next write in the thread tries again.
+    async fn restore_row(&self, owner: &ThreadKey, now: Timestamp) {
+        if let Err(error) = self.store_row(owner, now).await {
+            let thread = &owner.thread;
+            tracing::warn!(%thread, %error, "thread was deleted while it was written, and its row could not be stored again");
+        }
+    }
+
+    /// Stores the thread's row, unless this node knows that it is stored.
+    async fn store_row(&self, owner: &ThreadKey, now: Timestamp) -> Result<(), StoreError> {
+        if self.activity.is_stored(owner) {
+            return Ok(());
+        }
+        self.commit_with_row(owner, &Batch::new(Partition::from(owner)), now).await.map(|_| ())
     }
 
     /// Commits the batch together with the row of its thread. Writes the row even if it exists: its new version tells a deletion
@@ -98,15 +114,16 @@ fn thread_with_new_rows(batch: &Batch) -> Option<ThreadKey> {
 }
 
 impl ThreadRows for ThreadRowBackend {
-    fn store_thread_of<'a>(&'a self, batch: &'a Batch, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            match thread_with_new_rows(batch) {
-                Some(owner) if !self.activity.is_stored(&owner) => {
-                    self.commit_with_row(&owner, &Batch::new(batch.partition.clone()), now).await.map(|_| ())
-                }
-                _ => Ok(()),
-            }
-        })
+    fn thread_with_new_rows(&self, batch: &Batch) -> Option<ThreadKey> {
+        thread_with_new_rows(batch)
+    }
+
+    fn before_commit<'a>(&'a self, owner: &'a ThreadKey, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.store_row(owner, now))
+    }
+
+    fn after_commit<'a>(&'a self, owner: &'a ThreadKey, now: Timestamp) -> BoxFuture<'a, ()> {
+        Box::pin(self.restore_row(owner, now))
     }
 }
 

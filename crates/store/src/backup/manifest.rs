@@ -25,8 +25,10 @@ pub struct Backup {
     /// The file, or the folder.
     #[serde(skip)]
     pub path: PathBuf,
-    /// What it is a backup of.
-    pub store: StoreRole,
+    /// What it is a backup of. `None` in the manifests of earlier versions, which did not say; a restore then decides by the
+    /// rows of the backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreRole>,
     /// The time of its snapshot.
     pub made_at: Timestamp,
     /// The schema of the store.

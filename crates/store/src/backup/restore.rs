@@ -7,12 +7,14 @@ use toolhub_types::store_role::StoreRole;
 use super::Backup;
 
 impl Backup {
-    /// Refuses a backup of a store with another role.
+    /// Refuses a backup of a store with another role. One without a role passes.
     pub(crate) fn check_role<Open>(&self, expected: StoreRole) -> Result<(), RestoreError<Open>> {
-        if self.store == expected {
-            return Ok(());
+        match self.store {
+            Some(found) if found != expected => {
+                Err(RestoreError::WrongStore { path: self.path.clone(), found, expected })
+            }
+            _ => Ok(()),
         }
-        Err(RestoreError::WrongStore { path: self.path.clone(), found: self.store, expected })
     }
 }
 

@@ -75,7 +75,7 @@ impl BackupSource for FilesBackupSource {
             .map_err(&io_error)?;
         let backup = Backup {
             path: path.clone(),
-            store: StoreRole::State,
+            store: Some(StoreRole::State),
             made_at,
             schema: LAYOUT_VERSION,
             bytes,

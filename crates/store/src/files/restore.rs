@@ -103,12 +103,14 @@ pub(super) fn finish_interrupted(folder: &Path) -> io::Result<Option<PathBuf>> {
 fn read_manifest(path: &Path) -> Result<Backup, RestoreError> {
     let not_a_backup = |reason: String| RestoreError::NoBackup { path: path.to_owned(), reason };
     let metadata = fs::metadata(path).map_err(|error| not_a_backup(error.to_string()))?;
-    let manifest = Backup::read(path).map_err(|error| not_a_backup(format!("its manifest cannot be read: {error}")))?;
+    let mut manifest =
+        Backup::read(path).map_err(|error| not_a_backup(format!("its manifest cannot be read: {error}")))?;
     // A file store holds nothing but states.
     manifest.check_role(StoreRole::State)?;
     if !metadata.is_dir() {
         return Err(not_a_backup("it is not a folder".into()));
     }
+    manifest.store = Some(StoreRole::State);
     if manifest.schema > LAYOUT_VERSION {
         return Err(OpenError::Newer { file: path.to_owned(), found: manifest.schema, known: LAYOUT_VERSION }.into());
     }

@@ -11,7 +11,10 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags};
-use toolhub_storage::clock::{Clock, SystemClock};
+use toolhub_storage::{
+    backend::Table,
+    clock::{Clock, SystemClock},
+};
 use toolhub_types::store_role::StoreRole;
 
 use super::{OpenError, backup::check_integrity, epoch, error::is_damage, open::sync_parent_folder, schema};
@@ -58,11 +61,11 @@ pub fn restore(
 }
 
 fn replace_store(backup: &Path, path: &Path, new: &Path, role: StoreRole) -> Result<RestoreReport, RestoreError> {
-    let backup = copy_verified(backup, new, role)?;
+    let mut backup = copy_verified(backup, new, role)?;
     failpoint::reach("restore: after the copy");
     let known = checkpoint_old_store(path)?;
     failpoint::reach("restore: after the WAL checkpoint");
-    prepare_copy(&backup, new, known)?;
+    prepare_copy(&mut backup, new, role, known)?;
     let io_error = |path: &Path, error| RestoreError::Io { path: path.to_owned(), error };
     File::open(new).and_then(|file| file.sync_all()).map_err(|error| io_error(new, error))?;
     failpoint::reach("restore: after the sync");
@@ -126,9 +129,11 @@ fn checkpoint_old_store(path: &Path) -> Result<u64, RestoreError> {
     }
 }
 
-/// Migrates the copy to the current schema and raises its epoch above all earlier ones.
-fn prepare_copy(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreError> {
-    let damaged = |reason: String| RestoreError::Damaged { path: backup.path.clone(), reason };
+/// Migrates the copy to the current schema and raises its epoch above all earlier ones. Checks the role of a backup whose
+/// manifest does not name it.
+fn prepare_copy(backup: &mut Backup, new: &Path, role: StoreRole, known: u64) -> Result<(), RestoreError> {
+    let path = backup.path.clone();
+    let damaged = |reason: String| RestoreError::Damaged { path: path.clone(), reason };
     let failed = |error: rusqlite::Error| {
         if is_damage(&error) { damaged(error.to_string()) } else { RestoreError::PrepareFailed(error.to_string()) }
     };
@@ -136,11 +141,28 @@ fn prepare_copy(backup: &Backup, new: &Path, known: u64) -> Result<(), RestoreEr
     copy.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = FULL").map_err(failed)?;
     check_integrity(&copy).map_err(failed)?.map_err(damaged)?;
     let found = schema::check_version(&backup.path, &copy, schema::MIGRATIONS)?;
+    if backup.store.is_none() {
+        backup.store = role_of_rows(&copy).map_err(failed)?;
+        backup.check_role(role)?;
+        backup.store = Some(role);
+    }
     schema::migrate_copy(&mut copy, found).map_err(failed)?;
     let known = known.max(epoch::highest(&copy).map_err(failed)?);
     epoch::set(&copy, epoch_after(known, SystemClock.now())).map_err(failed)?;
     copy.query_row("PRAGMA journal_mode = DELETE", (), |_| Ok(())).map_err(failed)?;
     copy.close().map_err(|(_, error)| failed(error))
+}
+
+/// What a store with these rows is: a state manager's if it holds nothing but states; `None` if it is empty.
+fn role_of_rows(copy: &Connection) -> rusqlite::Result<Option<StoreRole>> {
+    let [state, versions, history] = [Table::State, Table::Versions, Table::History].map(Table::as_str);
+    let has_rows: bool = copy.query_row("SELECT EXISTS (SELECT 1 FROM rows)", (), |row| row.get(0))?;
+    let has_others = copy.query_row(
+        "SELECT EXISTS (SELECT 1 FROM rows INDEXED BY by_id WHERE tab NOT IN (?1, ?2, ?3))",
+        (state, versions, history),
+        |row| row.get(0),
+    )?;
+    Ok(has_rows.then_some(if has_others { StoreRole::Hub } else { StoreRole::State }))
 }
 
 /// Links the old store under an archive name, and moves away a WAL or journal that is left: one that could not be checkpointed,

@@ -115,7 +115,7 @@ pub fn restore_store(
         }
         // The backup of a hub's store is a file too, and gets the better error below.
         (PersistenceFormat::Json, false)
-            if Backup::read(backup).is_ok_and(|backup| backup.store == StoreRole::State) =>
+            if Backup::read(backup).is_ok_and(|backup| backup.store != Some(StoreRole::Hub)) =>
         {
             Err(RestoreStoreError::Format { path: backup.to_owned(), found: sqlite, expected: json })
         }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use toolhub_storage::backend::{Backend, Change, Write};
+use toolhub_storage::backend::{Backend, Change, Table, Write};
 use toolhub_store::{
     Sqlite,
     sqlite::{self, Backup, BackupError, BackupOptions, OpenError, Options, RestoreError},
@@ -316,6 +316,37 @@ async fn a_log_whose_file_is_gone_is_not_applied_to_the_new_one_either() {
     assert_eq!(row(&open(&path), "a").await, Some(("3".into(), 1)));
     assert_integrity(&path);
     assert_eq!(fs::read(folder.join("store.db.before-restore-wal")).unwrap(), wal, "the WAL is archived");
+}
+
+#[tokio::test]
+async fn a_backup_whose_manifest_does_not_say_of_what_is_restored_by_what_it_holds() {
+    let folder = TempFolder::new();
+    let call = |row: Write| Write { table: Table::Calls, ..row };
+    let thread_state = |row: Write| Write { table: Table::State, ..row };
+    let cases: [(&str, fn(Write) -> Write, StoreRole, StoreRole); 2] =
+        [("hub", call, StoreRole::Hub, StoreRole::State), ("state", thread_state, StoreRole::State, StoreRole::Hub)];
+    for (name, change, role, other) in cases {
+        let backups = folder.join(format!("{name}-backups"));
+        let options = Options::default().backups(BackupOptions::new(&backups));
+        let store = Sqlite::open(folder.join(format!("{name}.db")), options).unwrap();
+        commit(&store, "t", vec![put("a", b"1"), change(put("b", b"2"))]).await.unwrap();
+        fs::create_dir_all(&backups).unwrap();
+        let backup = backups.join("made.db");
+        store.backup(&backup).await.unwrap();
+        let manifest = backups.join("made.db.json");
+        let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+        assert!(json.as_object_mut().unwrap().remove("store").is_some());
+        fs::write(&manifest, json.to_string()).unwrap();
+
+        let listed = store.backups().unwrap();
+        assert!(listed.iter().any(|listed| listed.path.ends_with("made.db") && listed.store.is_none()), "{listed:?}");
+        let restored = folder.join(format!("{name}-restored.db"));
+        let refused = sqlite::restore(&backup, &restored, other).unwrap_err();
+        assert!(matches!(refused, RestoreError::WrongStore { found, .. } if found == role), "{name}: {refused}");
+        let report = sqlite::restore(&backup, &restored, role).unwrap();
+        assert_eq!((report.backup.store, report.backup.rows), (Some(role), 2));
+        assert!(row(&open(&restored), "a").await.is_some());
+    }
 }
 
 #[tokio::test]

@@ -71,6 +71,68 @@ async fn a_thread_is_in_the_store_of_the_calls_before_its_state_is_in_another() 
     assert_eq!((row_ids(&own, Table::Threads).await.len(), row_ids(&disk.memory, Table::State).await.len()), (0, 0));
 }
 
+/// Intercepts the commits of states: the first one finds that its thread was deleted after it was seen. From then on commits that
+/// store the thread's row are answered as given.
+fn delete_thread_before_state_commit(
+    state_store: &Arc<InterceptedStore>,
+    hub: &Arc<OnceLock<ToolHub>>,
+    thread_row: fn() -> CommitAction,
+) {
+    let (hub, is_deleted) = (hub.clone(), Arc::new(AtomicBool::new(false)));
+    state_store.before_commits(move |batch| {
+        let puts = |table| batch.writes.iter().any(|it| it.table == table && matches!(it.change, Change::Put { .. }));
+        let (puts_state, puts_thread) = (puts(Table::State), puts(Table::Threads));
+        let (hub, is_deleted) = (hub.clone(), is_deleted.clone());
+        Box::pin(async move {
+            let Some(hub) = hub.get() else { return CommitAction::Apply };
+            if puts_state && !is_deleted.swap(true, Ordering::Relaxed) {
+                assert!(hub.delete_thread(&default_tenant(), &ThreadId::new("t1").unwrap()).await.unwrap());
+            } else if puts_thread {
+                return thread_row();
+            }
+            CommitAction::Apply
+        })
+    });
+}
+
+#[tokio::test]
+async fn a_state_in_another_store_brings_back_the_thread_that_was_deleted_while_it_was_written() {
+    let (disk, own): (Arc<InterceptedStore>, Arc<Memory>) = (Arc::default(), Arc::default());
+    let config = StateManagerConfig { manager_type: Some(ManagerType::Persistent), ..Default::default() };
+    let hub = builder(&disk, &own).state_manager(config).build().await.unwrap();
+    let write = async |context: &str| {
+        let context = context.parse().unwrap();
+        hub.state().set_state(&default_tenant(), &context, Business, json!({"n": 1}), None).await
+    };
+    write("t1/cart").await.unwrap();
+    let cell = Arc::new(OnceLock::new());
+    cell.set(hub.clone()).unwrap();
+    delete_thread_before_state_commit(&disk, &cell, || CommitAction::Apply);
+    write("t1/notes").await.unwrap();
+    assert_eq!(row_ids(&disk.memory, Table::State).await, ["notes/business"]);
+    assert_eq!(row_ids(&own, Table::Threads).await, ["t1"], "no state without its thread");
+}
+
+#[tokio::test]
+async fn a_state_that_was_committed_is_no_error_because_the_row_of_its_thread_cannot_be_stored_again() {
+    let own: Arc<InterceptedStore> = Arc::default();
+    let hub = ToolHub::builder().shared_store(own.clone()).build().await.unwrap();
+    let write = async |context: &str| {
+        let context = context.parse().unwrap();
+        hub.state().set_state(&default_tenant(), &context, Business, json!({"n": 1}), None).await
+    };
+    write("t1/cart").await.unwrap();
+    let cell = Arc::new(OnceLock::new());
+    cell.set(hub.clone()).unwrap();
+    delete_thread_before_state_commit(&own, &cell, || CommitAction::Unavailable);
+    let written = write("t1/notes").await;
+    assert_eq!(row_ids(&own.memory, Table::State).await, ["notes/business"]);
+    assert!(written.is_ok(), "{written:?}");
+    own.before_commits(|_| Box::pin(async { CommitAction::Apply }));
+    write("t1/notes").await.unwrap();
+    assert_eq!(row_ids(&own.memory, Table::Threads).await, ["t1"], "the next write stores it");
+}
+
 #[tokio::test]
 async fn all_states_may_lie_in_another_store_than_the_calls() {
     let (disk, own): (Arc<Memory>, _) = (Arc::default(), Arc::default());

@@ -52,7 +52,7 @@ pub(super) fn create_backup(
     file.sync_all().map_err(&io_error)?;
     failpoint::reach("backup: after the sync");
     let (sha256, bytes) = copy_hashed(file, io::sink()).map_err(&io_error)?;
-    let backup = Backup { path: path.clone(), store: source.role, made_at, schema, bytes, rows, sha256 };
+    let backup = Backup { path: path.clone(), store: Some(source.role), made_at, schema, bytes, rows, sha256 };
     // The manifest first: a backup with its final name always has a manifest.
     backup.write().map_err(&io_error)?;
     failpoint::reach("backup: after the manifest");
