@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use ended_call::EndedCall;
 use ended_call::{RecordBatch, by_partition};
 
-use crate::journal::{LAYOUT, terms_of_record};
+use crate::journal::{ENDED_CALL_LAYOUT, terms_of_record};
 use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Partition, StoreError, Table, Write, encode},
     clock::Clock,
@@ -203,7 +203,7 @@ impl BatchedRecords {
             match encode(Table::Calls, &id, &record) {
                 Err(error) => return WriteResult { count, weight_kib, result: Err(error) },
                 Ok(value) => {
-                    let change = Change::Put { value, schema: LAYOUT, expires: Some(now + self.retention) };
+                    let change = Change::Put { value, schema: ENDED_CALL_LAYOUT, expires: Some(now + self.retention) };
                     let (expect, durability) = (Expect::Any, Durability::KillSafe);
                     batch.terms.insert((Table::Calls, id.clone()), terms_of_record(&record));
                     batch.writes.push(Write { table: Table::Calls, id, expect, change, durability });

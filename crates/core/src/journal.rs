@@ -4,9 +4,10 @@
 //! The pipeline commits the writes in its batches; this module defines their format. Open calls are in a separate
 //! table, `open`, so that recovery finds the calls of a crashed process without a full scan; closing moves a call to
 //! `calls`. `record` is the data format, `tracker` and `live_calls` track the calls that run on this node, `nodes`
-//! keeps leases, `query` lists calls, `terms` are what they are found by, `recent_stats` aggregates. `batched_records.rs` writes the records of plain
-//! read-only calls.
+//! keeps leases, `query` lists calls, `terms` are what they are found by, `call_index` adds them to calls of earlier versions,
+//! `recent_stats` aggregates. `batched_records.rs` writes the records of plain read-only calls.
 
+mod call_index;
 mod live_calls;
 mod nodes;
 mod query;
@@ -28,13 +29,14 @@ use serde::de::DeserializeOwned;
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::Notify;
 
+pub(crate) use call_index::CallIndex;
 pub(crate) use live_calls::LiveCalls;
 pub(crate) use nodes::{LEASE_RENEW_INTERVAL, LeaseMonitor, keep_lease};
 pub(crate) use query::with_live_status;
 pub use query::{CallPage, CallQuery, CallQueryError};
 pub use recent_stats::RecentStats;
 pub use record::CallRecord;
-pub(crate) use record::{Claim, OpenCall, Opening};
+pub(crate) use record::{Claim, ENDED_CALL_LAYOUT, OpenCall, Opening};
 pub(crate) use terms::of_record as terms_of_record;
 use toolhub_storage::backend::{
     Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, StoreError, Table, Write,
@@ -52,7 +54,7 @@ pub(crate) use tracker::CallTracker;
 /// How long an idempotency key is retained.
 const KEY_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
-/// The layout version of all these records.
+/// The layout version of all these records but those of ended calls.
 pub(crate) const LAYOUT: u32 = 1;
 /// Maximum number of outcomes buffered because the store could not be written. They may be large.
 const MAX_UNWRITTEN_OUTCOMES: usize = 200;
@@ -73,6 +75,7 @@ struct UnwrittenOutcomes {
 #[derive(Clone)]
 pub(crate) struct Journal {
     pub(crate) store: Arc<dyn Backend>,
+    pub(crate) index: Arc<CallIndex>,
     /// How long records of ended calls are retained.
     pub(crate) retention: Duration,
     /// The id of this hub, unique among all that ever used the store.
@@ -88,10 +91,16 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// The journal of a new hub.
-    pub(crate) fn new(store: Arc<dyn Backend>, retention: Duration, store_is_exclusive: bool) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Backend>,
+        index: CallIndex,
+        retention: Duration,
+        store_is_exclusive: bool,
+    ) -> Self {
         let node = format_smolstr!("{:016x}", fastrand::u64(..));
         Self {
             store,
+            index: Arc::new(index),
             retention,
             node,
             store_is_exclusive,
@@ -175,7 +184,7 @@ impl Journal {
     ) -> Result<(), StoreError> {
         let id: SmolStr = record.id.into();
         let expires = Some(self.expires_at(record, now));
-        let change = Change::Put { value: encode(Table::Calls, &id, record)?, schema: LAYOUT, expires };
+        let change = Change::Put { value: encode(Table::Calls, &id, record)?, schema: ENDED_CALL_LAYOUT, expires };
         let ended = Write { table: Table::Calls, id, expect: Expect::Absent, change, durability: durability(record) };
         batch.terms.insert((Table::Calls, ended.id.clone()), terms::of_record(record));
         batch.writes.extend(opened.map(|row_version| self.remove_open(record.id, row_version)));
@@ -253,7 +262,7 @@ impl Journal {
         });
         let rows = self.store.load(&keys, now).await?;
         let found = keys.iter().zip(rows).find_map(|(key, row)| Some((key, row?)));
-        found.map(|(key, row)| decode(key.table, &key.id, LAYOUT, &row).map(|(record, _)| record)).transpose()
+        found.map(|(key, row)| record::decode_call(key.table, &key.id, &row)).transpose()
     }
 
     /// The evidence of a thread, and its row version.

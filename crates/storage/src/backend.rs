@@ -59,8 +59,9 @@ use toolhub_types::timestamp::Timestamp;
 /// - **Snapshot reads.** Rows of one partition in one `load` come from the same snapshot. A scan over several partitions
 ///   may lag slightly behind commits; a scan of a single partition does not.
 /// - **Index terms.** A put stores the terms that its batch names for the row, or none; a touch keeps them. A scan with terms
-///   returns exactly the rows that have all of them, in the same order and pages as any scan. It reads about as much as it
-///   returns, not all rows in between, where the store may grow large.
+///   returns exactly the rows that have all of them, in the same order and pages as any scan. With one term it reads about as
+///   much as it returns, not all rows in between, where the store may grow large. With several it may read rows that have
+///   only some of them; the read limit of the scan bounds that.
 /// - **Watching.** The versions of a row are delivered in order. Expiry emits no event.
 ///
 /// The caller passes the time, so a backend needs no clock and tests control it. Versions and fences stay below 2^53.

@@ -14,8 +14,8 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// Number of a thread's last successes, or of the last calls of all threads, that are read from the journal. Successes of
-/// tools on which others depend are found however old they are.
+/// Number of a thread's last successes that are read from the journal together. Those of tools that are not among them are
+/// looked for one by one, however old they are.
 const RECALL_LIMIT: usize = 100;
 
 /// Timeout for reading the journal. Without an answer, a status question is answered without it, and the next one reads it.
@@ -30,13 +30,19 @@ pub(crate) async fn recall_thread(engine: &Engine, tenant: &Tenant, thread: &Thr
         return;
     }
     let recall = async {
-        let has_more = match recalled {
-            Some(_) => true,
-            None => read_successes(engine, tenant, thread, None, RECALL_LIMIT).await?,
+        // After a change of the registry only the evidence may lack something.
+        let names: Vec<ToolName> = match recalled {
+            Some(_) => tools.evidence_demands().map(|(tool, _)| tool.clone()).collect(),
+            None if read_successes(engine, tenant, thread, None, RECALL_LIMIT).await? => {
+                tools.names().cloned().collect()
+            }
+            None => Vec::new(),
         };
-        for (tool, _) in tools.evidence_demands().filter(|_| has_more) {
+        for tool in &names {
             if successes.get(&StatusKey::thread(tool, tenant, thread)).is_none() {
                 read_successes(engine, tenant, thread, Some(tool), 1).await?;
+                // A store in memory answers without waiting.
+                tokio::task::yield_now().await;
             }
         }
         Some(())
@@ -49,10 +55,18 @@ pub(crate) async fn recall_thread(engine: &Engine, tenant: &Tenant, thread: &Thr
 /// Loads the last successes over all threads from before this process.
 pub(crate) async fn recall_shared(engine: &Engine) {
     let recall = engine.statuses.successes.shared_recall.get_or_try_init(|| async {
-        let tools = engine.registry.snapshot();
-        for (name, at) in engine.journal.last_successes(RECALL_LIMIT, engine.services.clock.now()).await? {
-            let reset = engine.statuses.facts(&StatusKey::shared(&name)).and_then(|facts| facts.reset);
-            if let Some(tool) = tools.get(&name).filter(|_| Some(at) > reset) {
+        let (tools, now) = (engine.registry.snapshot(), engine.services.clock.now());
+        let started_at = engine.started_at.get().copied().unwrap_or(now);
+        if !engine.journal.has_calls_until(started_at, now).await? {
+            return Ok(());
+        }
+        for name in tools.names() {
+            // A store in memory answers without waiting.
+            tokio::task::yield_now().await;
+            let Some(tool) = tools.get(name).filter(|tool| tool.runtime.last_success.get().is_none()) else { continue };
+            let Some(at) = engine.journal.last_success(name, now).await? else { continue };
+            let reset = engine.statuses.facts(&StatusKey::shared(name)).and_then(|facts| facts.reset);
+            if Some(at) > reset {
                 tool.runtime.last_success.backfill(at);
             }
         }

@@ -1,4 +1,4 @@
-//! Background tasks of a hub: watches of the store, offer notifications, call recovery, leases, health checks, sweepers, the size limit.
+//! Background tasks of a hub: watches of the store, offer notifications, call recovery, the call index, leases, health checks, sweepers, the size limit.
 //!
 //! In: the engine. Out: supervised tasks that end with the hub. Each calls the module it works for; nothing is decided here.
 
@@ -49,6 +49,8 @@ pub(super) async fn start_tasks(
     let mut recovery = Recovery::default();
     let first_scan =
         if journal.store_is_exclusive { Some(recovery.scan(engine, MAX_STARTUP_RECOVERIES).await) } else { None };
+    // After an error the task below looks again.
+    let is_indexed = journal.index.check(services.clock.now()).await.unwrap_or(false);
     let nodes = (!journal.store_is_exclusive).then(|| services.store.watch(Table::Nodes));
     let spawner = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
@@ -89,6 +91,13 @@ pub(super) async fn start_tasks(
             }
         })
     });
+    if !is_indexed {
+        let (index, clock) = (journal.index.clone(), services.clock.clone());
+        spawner.spawn("call index", move || {
+            let (index, clock) = (index.clone(), clock.clone());
+            Box::pin(async move { index.complete(&*clock).await })
+        });
+    }
     let hub = weak();
     spawner.spawn("health checks", move || Box::pin(super::health_checks::run(hub.clone())));
     if !journal.store_is_exclusive {

@@ -2,8 +2,8 @@
 //!
 //! In: a tenant, a filter and a cursor. Out: a page. Call ids increase with time, so time bounds are id bounds, and the
 //! cursor is a call id. Ended calls are found by the index terms of their rows, however rare they are; open ones are few and
-//! are all looked at. Only a search by duration may read more records than it returns: after a limited number of them the
-//! page is short and has a next cursor.
+//! are all looked at. A search by duration, or by several terms that few calls have together, may read more than it returns:
+//! after a limited number of records or rows the page is short and has a next cursor.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,8 +11,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use smol_str::SmolStr;
 
-use super::{CallRecord, CallTracker, Journal, LAYOUT, terms};
-use toolhub_storage::backend::{Cursor, Partition, Row, RowKey, Scan, Scope, StoreError, Table, decode};
+use super::{
+    CallRecord, CallTracker, Journal,
+    record::{decode_call, decode_ended},
+    terms,
+};
+use toolhub_storage::backend::{Cursor, Partition, Row, RowKey, Scan, Scope, StoreError, Table};
 use toolhub_types::{
     error::ErrorKind,
     ids::{CallId, Caller, RunId, Tenant, ThreadId},
@@ -25,6 +29,8 @@ use toolhub_types::{
 const MAX_PAGE_SIZE: usize = 1_000;
 /// Maximum number of records scanned for one page.
 const MAX_SCANNED_RECORDS: usize = 20_000;
+/// Maximum number of rows that a store looks at for one page, if several conditions must hold together.
+const MAX_SCANNED_ROWS: usize = 20_000;
 /// Maximum number of ended calls read per scan.
 const SCAN_BATCH_SIZE: usize = 200;
 /// Maximum number of open calls read per scan. Most of them may not match.
@@ -98,21 +104,50 @@ pub enum CallQueryError {
 }
 
 impl Journal {
-    /// The successes among the last `calls` calls of all tenants: tool and end, latest first.
-    pub(crate) async fn last_successes(
+    /// Whether a call that has ended arrived until this moment.
+    pub(crate) async fn has_calls_until(&self, at: Timestamp, now: Timestamp) -> Result<bool, StoreError> {
+        let oldest = self.store.scan(Scan::new(Table::Calls, Scope::All).limit(1), now).await?;
+        let after = CallId::first_at(at + Duration::from_millis(1));
+        let arrived_before = |(key, _): &(RowKey, Row)| key.id.parse().is_ok_and(|id: CallId| id < after);
+        Ok(oldest.rows.first().is_some_and(arrived_before))
+    }
+
+    /// The last success of a tool in all tenants.
+    pub(crate) async fn last_success(&self, tool: &ToolName, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let (mut before, mut scanned) = (None, 0);
+        loop {
+            let (calls, next) = self.ended_calls(terms::success_of(tool), before, 1, now).await?;
+            scanned += calls.len();
+            let is_success = |record: &CallRecord| record.tool == *tool && record.status == Status::Success;
+            let mut successes = calls.into_iter().filter(|(_, record)| is_success(record));
+            let ended = successes.find_map(|(_, record)| record.outcome).map(|outcome| outcome.ended_at);
+            if ended.is_some() || next.is_none() || scanned >= MAX_SCANNED_RECORDS {
+                return Ok(ended);
+            }
+            before = next;
+        }
+    }
+
+    /// Ended calls of all tenants before an id, newest first, and the id before which the next ones are, if there are more. While
+    /// the index is incomplete they may include calls without the term, so the caller checks each.
+    pub(super) async fn ended_calls(
         &self,
-        calls: usize,
+        term: SmolStr,
+        before: Option<CallId>,
+        limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<(ToolName, Timestamp)>, StoreError> {
-        let scan = Scan { descending: true, ..Scan::new(Table::Calls, Scope::All).limit(calls) };
+    ) -> Result<(Vec<(CallId, CallRecord)>, Option<CallId>), StoreError> {
+        let (terms, end) = self.index.terms_before(vec![term], before);
+        let limit = if terms.is_empty() { limit.max(SCAN_BATCH_SIZE) } else { limit };
+        let after = before.map(|id| Cursor(cursor_before(&Tenant::default(), Table::Calls, id)));
+        let scan = Scan { descending: true, after, terms, ..Scan::new(Table::Calls, Scope::All).limit(limit) };
         let page = self.store.scan(scan, now).await?;
-        let ended = page.rows.iter().filter_map(|(key, row)| {
-            let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::log_skipped);
-            let (record, _) = read.ok()?;
-            let outcome = record.outcome.filter(|_| record.status == Status::Success)?;
-            Some((record.tool, outcome.ended_at))
-        });
-        Ok(ended.collect())
+        let read = |(key, row): &(RowKey, Row)| {
+            let record = decode_ended(&key.id, row).inspect_err(StoreError::log_skipped).ok()?;
+            Some((record.id, record)).filter(|(id, _)| end.is_none_or(|end| *id >= end))
+        };
+        let next = page.next.as_ref().and_then(|Cursor(key)| key.id.parse().ok());
+        Ok((page.rows.iter().filter_map(read).collect(), next.max(end)))
     }
 
     /// A page of a tenant's calls; `live` are those that run on this node.
@@ -149,6 +184,10 @@ impl Journal {
             }
             match segment.end {
                 None => return Ok(page),
+                Some(end) if segment.is_cut_short => {
+                    page.next = Some(end.to_string());
+                    return Ok(page);
+                }
                 // This id may not belong to a call; the next segment starts before it.
                 Some(end) => before = Some(end),
             }
@@ -163,7 +202,7 @@ impl Journal {
         before: Option<CallId>,
         now: Timestamp,
     ) -> Result<ScanSegment, StoreError> {
-        let mut segment = ScanSegment { rows: BTreeMap::new(), end: None };
+        let mut segment = ScanSegment { rows: BTreeMap::new(), end: None, is_cut_short: false };
         // Scan the open calls first: a call that is closed in between is then found twice, but not missed.
         for table in [Table::OpenCalls, Table::Calls] {
             let is_open = table == Table::OpenCalls;
@@ -176,9 +215,15 @@ impl Journal {
             };
             let after = before.map(|id| Cursor(cursor_before(tenant, table, id)));
             let terms = if is_open { Vec::new() } else { terms::of_query(query) };
-            let limit = query.scan_limit(is_open);
-            let scan = Scan { descending: true, after, terms, ..Scan::new(table, scope).limit(limit) };
+            let is_filtered = !terms.is_empty();
+            let (terms, indexed_end) = self.index.terms_before(terms, before);
+            let conditions = terms.len() + usize::from(query.thread.is_some());
+            let read_limit = if terms.is_empty() || conditions < 2 { usize::MAX } else { MAX_SCANNED_ROWS };
+            let limit = if is_filtered && terms.is_empty() { SCAN_BATCH_SIZE } else { query.scan_limit(is_open) };
+            let scan = Scan { descending: true, after, terms, read_limit, ..Scan::new(table, scope).limit(limit) };
             let found = self.store.scan(scan, now).await?;
+            segment.is_cut_short |= found.next.is_some() && found.rows.len() < limit;
+            segment.end = segment.end.max(indexed_end);
             // The segment ends at the newer of the two tables' last rows: beyond it one table was not scanned. The last
             // row may be damaged and skipped.
             let last = |Cursor(key): &Cursor| key.id.parse::<CallId>().ok();
@@ -202,6 +247,8 @@ struct ScanSegment {
     rows: BTreeMap<CallId, FoundCall>,
     /// The oldest id the segment covers; `None` at the end of the journal.
     end: Option<CallId>,
+    /// Whether the store has looked at the maximum number of rows.
+    is_cut_short: bool,
 }
 
 /// A call that was found.
@@ -234,7 +281,7 @@ impl FoundCall {
         match self {
             Self::Live(call) => Ok(call.record()),
             Self::Row(table, key, row) => {
-                let (record, _) = decode::<CallRecord>(table, &key.id, LAYOUT, &row)?;
+                let record = decode_call(table, &key.id, &row)?;
                 let open = if table == Table::OpenCalls { live } else { &[] };
                 let call = open.iter().find(|call| call.head.id == record.id);
                 Ok(Some(with_live_status(record, call.map(AsRef::as_ref))))

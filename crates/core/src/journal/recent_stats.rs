@@ -9,12 +9,9 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CallRecord, Journal, LAYOUT, terms};
+use super::{Journal, terms};
 use crate::monitor::Meter;
-use toolhub_storage::{
-    backend::{Cursor, Scan, Scope, StoreError, Table, decode},
-    latency::Latency,
-};
+use toolhub_storage::{backend::StoreError, latency::Latency};
 use toolhub_types::{ids::CallId, timestamp::Timestamp, tool::ToolName};
 
 /// Maximum number of records scanned.
@@ -61,17 +58,13 @@ impl Journal {
         let (mut from, mut complete) = (now - window, true);
         let oldest = CallId::first_at(from - ARRIVAL_LOOKBACK);
         let (meter, mut calls, mut scanned) = (Meter::default(), 0, 0);
-        let of_tool = vec![terms::tool(tool)];
-        let mut scan =
-            Scan { descending: true, terms: of_tool, ..Scan::new(Table::Calls, Scope::All).limit(PAGE_SIZE) };
+        let mut before = None;
         'pages: loop {
-            let page = self.store.scan(scan.clone(), now).await?;
-            for (key, row) in &page.rows {
-                if key.id.parse::<CallId>().is_ok_and(|id| id < oldest) {
+            let (ended, next) = self.ended_calls(terms::tool(tool), before, PAGE_SIZE, now).await?;
+            for (id, record) in ended {
+                if id < oldest {
                     break 'pages;
                 }
-                let read = decode::<CallRecord>(key.table, &key.id, LAYOUT, row).inspect_err(StoreError::log_skipped);
-                let Ok((record, _)) = read else { continue };
                 let Some(outcome) = record.outcome else { continue };
                 if scanned == MAX_SCANNED_RECORDS {
                     // Calls that ended before the oldest scanned call arrived are not covered.
@@ -79,7 +72,7 @@ impl Journal {
                     break 'pages;
                 }
                 scanned += 1;
-                if outcome.ended_at < from {
+                if record.tool != *tool || outcome.ended_at < from {
                     continue;
                 }
                 match (outcome.attempts > 0 || outcome.cached, outcome.error_kind()) {
@@ -92,8 +85,8 @@ impl Journal {
                 }
                 (1..outcome.attempts).for_each(|_| meter.record_retry());
             }
-            match page.next {
-                Some(Cursor(last)) => scan.after = Some(Cursor(last)),
+            match next {
+                Some(_) => before = next,
                 None => break,
             }
         }

@@ -22,6 +22,23 @@ use toolhub_types::{
     trace::{TraceContext, TraceId},
 };
 
+/// The layout of the rows of ended calls: 2 since a row has the index terms of today. The record itself is the same in both.
+pub(crate) const ENDED_CALL_LAYOUT: u32 = 2;
+
+/// The record of an ended call.
+pub(super) fn decode_ended(id: &SmolStr, row: &Row) -> Result<CallRecord, StoreError> {
+    let layout = if row.schema == LAYOUT { LAYOUT } else { ENDED_CALL_LAYOUT };
+    decode(Table::Calls, id, layout, row).map(|(record, _)| record)
+}
+
+/// The record of an ended or open call.
+pub(super) fn decode_call(table: Table, id: &SmolStr, row: &Row) -> Result<CallRecord, StoreError> {
+    match table {
+        Table::Calls => decode_ended(id, row),
+        _ => decode(table, id, LAYOUT, row).map(|(record, _)| record),
+    }
+}
+
 /// A call in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -135,8 +152,7 @@ impl CallRecord {
 
     /// The record in a row of the table `calls`; `None` for another table, and if it cannot be read.
     pub(crate) fn of_row(key: &RowKey, row: &Row) -> Option<Self> {
-        let read = || decode::<Self>(Table::Calls, &key.id, LAYOUT, row).ok();
-        (key.table == Table::Calls).then(read).flatten().map(|(record, _)| record)
+        (key.table == Table::Calls).then(|| decode_ended(&key.id, row).ok()).flatten()
     }
 
     /// The content of the outcome in a row of the table `calls`; empty for other tables.

@@ -1,7 +1,9 @@
 //! Index terms of ended calls: by what the journal finds them.
 //!
 //! In: a record, or a query. Out: the terms of its row, or those that a row must have to be found. Both are built here, so that
-//! they agree. The thread is no term, because the calls of a thread are a partition.
+//! they agree. The thread is no term, because the calls of a thread are a partition. A store looks for two terms by comparing
+//! the calls that have either, so the pairs that are asked for most are terms of their own. Other terms than before need
+//! another `ENDED_CALL_LAYOUT`.
 
 use std::time::Duration;
 
@@ -29,22 +31,41 @@ pub(crate) fn of_record(record: &CallRecord) -> Terms {
     let code = outcome.and_then(Outcome::error_kind);
     let duration = outcome.map_or(Duration::ZERO, |outcome| outcome.duration);
     let slow = SLOW.into_iter().filter(|(threshold, _)| duration > *threshold).map(|(_, term)| term);
-    let terms = [tool(&record.tool), status(record.status), caller(&record.caller)];
-    Terms::new(terms.into_iter().chain(record.run.map(run)).chain(code.map(error_code)).chain(slow))
+    let with_status = tool_and(&record.tool, &status(record.status));
+    let with_code = code.map(|code| tool_and(&record.tool, &error_code(code)));
+    let terms = [tool(&record.tool), status(record.status), caller(&record.caller), with_status];
+    let optional = [record.run.map(run), code.map(error_code), with_code];
+    Terms::new(terms.into_iter().chain(optional.into_iter().flatten()).chain(slow))
 }
 
 /// The terms of the ended calls that a query selects. They may have more calls than it selects.
 pub(super) fn of_query(query: &CallQuery) -> Vec<SmolStr> {
     let longest = |at_least: Duration| SLOW.into_iter().rev().find(|(threshold, _)| *threshold <= at_least);
-    let terms = [
-        query.tool.as_ref().map(tool),
-        query.status.map(status),
+    let outcome = [query.status.map(status), query.code.map(error_code)].into_iter().flatten();
+    let mut terms: Vec<SmolStr> = match &query.tool {
+        Some(tool) => outcome.map(|term| tool_and(tool, &term)).collect(),
+        None => outcome.collect(),
+    };
+    if terms.is_empty() {
+        terms.extend(query.tool.as_ref().map(tool));
+    }
+    let others = [
         query.caller.as_ref().map(caller),
         query.run.map(run),
-        query.code.map(error_code),
         query.slower_than.and_then(longest).map(|(_, term)| term),
     ];
-    terms.into_iter().flatten().collect()
+    terms.extend(others.into_iter().flatten());
+    terms
+}
+
+/// The term of a tool's successful calls.
+pub(super) fn success_of(tool: &ToolName) -> SmolStr {
+    tool_and(tool, &status(Status::Success))
+}
+
+/// The term of a pair. No tool name contains a space.
+fn tool_and(name: &ToolName, other: &str) -> SmolStr {
+    format_smolstr!("{} {other}", tool(name))
 }
 
 /// The term of a tool's calls.

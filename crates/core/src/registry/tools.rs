@@ -52,6 +52,11 @@ impl Tools {
         }
     }
 
+    /// The names of all tools, in no order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &ToolName> {
+        self.by_name.keys()
+    }
+
     /// The tools that others depend on, and what these need to know of their successes.
     pub(crate) fn evidence_demands(&self) -> impl Iterator<Item = (&ToolName, EvidenceDemand)> {
         self.evidence_demands.iter().map(|(tool, demand)| (tool, *demand))

@@ -26,6 +26,9 @@ pub struct Scan {
     pub limit: usize,
     /// The page ends with the row whose value makes the values this long together, so it has at least one row.
     pub max_bytes: usize,
+    /// About how many rows a store may look at for a scan with terms before it ends the page. The page may then have fewer rows
+    /// than the limit, even none, and a cursor. A store that is small may ignore it.
+    pub read_limit: usize,
 }
 
 /// The partitions a scan reads.
@@ -40,7 +43,7 @@ pub enum Scope {
 }
 
 impl Scan {
-    /// A scan of the first page: ascending, no prefix, no terms, 100 rows of any size.
+    /// A scan of the first page: ascending, no prefix, no terms, 100 rows of any size, no read limit.
     #[must_use]
     pub fn new(table: Table, scope: Scope) -> Self {
         Self {
@@ -52,6 +55,7 @@ impl Scan {
             after: None,
             limit: 100,
             max_bytes: usize::MAX,
+            read_limit: usize::MAX,
         }
     }
 
@@ -77,7 +81,7 @@ impl Scan {
     }
 }
 
-/// The last row of a page: the next page begins after it.
+/// The last row of a page, or the last one that was looked at: the next page begins after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub RowKey);
 

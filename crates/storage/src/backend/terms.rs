@@ -1,7 +1,7 @@
 //! Index terms: short texts by which the rows of a table are found, whatever their ids.
 //!
 //! In: terms such as `tool=calc`, chosen by the owner of the table. Out: whether a row has them. A store knows no meaning
-//! of a term; it promises that a scan with terms reads about as much as it returns.
+//! of a term; it promises that a scan with one term reads about as much as it returns.
 
 use std::borrow::Borrow;
 

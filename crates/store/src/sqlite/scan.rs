@@ -1,7 +1,8 @@
 //! Paged scans and counts on blocking threads.
 //!
 //! In: a scan. Out: a page. The scan walks the keys in an index and fetches each row separately, so that a damaged row is
-//! logged and skipped, and the others are returned. For a scan with terms, `term_index` finds the blocks of ids to walk.
+//! logged and skipped, and the others are returned. For a scan with terms, `term_index` finds the blocks of ids to walk, and only
+//! the rows that have the terms are fetched.
 
 mod term_index;
 
@@ -11,7 +12,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, types::Value};
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension, Result,
+    types::{Value, ValueRef},
+};
 use smol_str::SmolStr;
 use tokio::sync::Semaphore;
 use toolhub_storage::{
@@ -26,13 +30,16 @@ use super::{
     row,
     term_block::{block_of, has_many_ids},
 };
-use term_index::TermIndex;
+use term_index::{NextBlock, TermIndex};
 
 /// Maximum number of concurrent scans.
 const MAX_CONCURRENT_SCANS: usize = 2;
 
 const FETCH: &str =
-    "SELECT version, stamp, layout, expires, created, updated, body, head, value, terms FROM rows WHERE rowid = ?1";
+    "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows WHERE rowid = ?1";
+
+/// The terms of a row, from an index: in the row itself they are behind the record.
+const TERMS: &str = "SELECT terms FROM rows INDEXED BY by_id WHERE tab = ?1 AND id = ?2 AND partition = ?3";
 
 const COUNT_BY_ID: &str = "
     SELECT id, count(*) FROM rows INDEXED BY by_id WHERE tab = ?1 GROUP BY id
@@ -107,8 +114,16 @@ fn count_by_id(connection: &Connection, table: Table, now: Timestamp) -> Result<
 
 /// One page from a single snapshot, and the damaged rows that were skipped.
 fn page(connection: &Connection, scan: &Scan, now: Timestamp) -> Result<(Page, Vec<Suspect>), StoreError> {
-    let mut builder =
-        PageBuilder { scan, now, page: Page::default(), suspects: Vec::new(), last: SmolStr::default(), bytes: 0 };
+    let mut builder = PageBuilder {
+        scan,
+        now,
+        page: Page::default(),
+        suspects: Vec::new(),
+        last: SmolStr::default(),
+        bytes: 0,
+        last_partition: String::new(),
+        reads_left: scan.read_limit,
+    };
     if scan.terms.is_empty() {
         // The open key cursor holds the snapshot.
         let walked = builder.walk(connection, scan);
@@ -127,8 +142,11 @@ struct PageBuilder<'a> {
     now: Timestamp,
     page: Page,
     suspects: Vec<Suspect>,
-    /// The id that was read last.
+    /// The id and the partition that were looked at last; empty before the first.
     last: SmolStr,
+    last_partition: String,
+    /// How many more rows and index entries may be looked at.
+    reads_left: usize,
     /// Size of the values on the page.
     bytes: usize,
 }
@@ -138,11 +156,19 @@ impl PageBuilder<'_> {
     fn walk_blocks(&mut self, connection: &Connection) -> Result<()> {
         let scan = self.scan;
         let (index, mut last) = (TermIndex::new(connection, scan)?, None);
-        while let Some(block) = index.next_block(last)? {
+        while !self.ends_at_read_limit() {
+            let block = match index.next_block(last, &mut self.reads_left)? {
+                NextBlock::Found(block) => block,
+                NextBlock::End => return Ok(()),
+                NextBlock::ReadLimit(cursor) => {
+                    self.page.next = Some(cursor);
+                    return Ok(());
+                }
+            };
             let prefix = if scan.prefix.len() > block.len() { scan.prefix.clone() } else { block.clone() };
             self.walk(connection, &Scan { prefix, ..scan.clone() })?;
             if self.page.next.is_some() {
-                break;
+                return Ok(());
             }
             last = Some(block);
         }
@@ -162,9 +188,19 @@ impl PageBuilder<'_> {
             if only.is_some_and(|only| id != *only) {
                 continue;
             }
+            if !scan.terms.is_empty() {
+                if self.ends_at_read_limit() {
+                    return Ok(());
+                }
+                self.reads_left = self.reads_left.saturating_sub(1);
+                self.last_partition.clone_from(&partition);
+            }
             self.last = SmolStr::new(&id);
+            if !has_terms(connection, scan, found)? {
+                continue;
+            }
             let name = row::RowName { partition: &partition, table: scan.table, id: &id };
-            let (partition, row) = match fetch_row(&mut fetch, rowid, name, &scan.terms, self.now)? {
+            let (partition, row) = match fetch_row(&mut fetch, rowid, name, self.now)? {
                 Ok(Some(found)) => found,
                 Ok(None) => continue,
                 Err(damaged) => {
@@ -183,22 +219,40 @@ impl PageBuilder<'_> {
         }
         Ok(())
     }
+
+    /// Ends the page at the row that was looked at last, if the read limit is reached.
+    fn ends_at_read_limit(&mut self) -> bool {
+        let partition = Some(&self.last_partition).filter(|_| self.reads_left == 0);
+        let Some(Ok(partition)) = partition.map(|partition| partition.parse()) else { return false };
+        self.page.next = Some(Cursor(RowKey { partition, table: self.scan.table, id: self.last.clone() }));
+        true
+    }
 }
 
-/// The row of this rowid; `None` if it has expired or lacks a term.
+/// Whether the row under the key cursor has all terms of the scan.
+fn has_terms(connection: &Connection, scan: &Scan, key: &rusqlite::Row<'_>) -> Result<bool> {
+    let has_all =
+        |text: ValueRef<'_>| Terms::text_has_all(text.as_str_or_null().ok().flatten().unwrap_or_default(), &scan.terms);
+    match &scan.scope {
+        _ if scan.terms.is_empty() => Ok(true),
+        Scope::Partition(_) => {
+            let (partition, id) = (key.get_ref(0)?.as_str()?, key.get_ref(1)?.as_str()?);
+            let mut terms = connection.prepare_cached(TERMS)?;
+            let found = terms.query_row((scan.table.as_str(), id, partition), |row| Ok(has_all(row.get_ref(0)?)));
+            Ok(found.optional()?.unwrap_or(false))
+        }
+        Scope::All | Scope::Tenant(_) => Ok(has_all(key.get_ref(3)?)),
+    }
+}
+
+/// The row of this rowid; `None` if it has expired.
 fn fetch_row(
     fetch: &mut CachedStatement<'_>,
     rowid: i64,
     name: row::RowName<'_>,
-    terms: &[SmolStr],
     now: Timestamp,
 ) -> Result<Result<Option<(Partition, Row)>, StoreError>> {
-    let read = |found: &rusqlite::Row<'_>| {
-        let has_terms =
-            terms.is_empty() || Terms::text_has_all(found.get_ref(9)?.as_str_or_null()?.unwrap_or(""), terms);
-        if has_terms { row::read(found, 0, name, now) } else { Ok(Ok(None)) }
-    };
-    match fetch.query_row([rowid], read).optional() {
+    match fetch.query_row([rowid], |found| row::read(found, 0, name, now)).optional() {
         Ok(None) => Ok(Err(name.damaged_error("the index refers to a missing row"))),
         Ok(Some(Err(damaged))) => Ok(Err(damaged)),
         Ok(Some(Ok(None))) => Ok(Ok(None)),
@@ -256,7 +310,7 @@ fn prefix_successor(prefix: &str) -> Option<String> {
 /// Scans all partitions between two. Keys of other tenants are skipped in the index, without reading their rows.
 fn cross_partition_sql(order: &str) -> String {
     format!(
-        "SELECT partition, id, rowid FROM rows INDEXED BY by_id
+        "SELECT partition, id, rowid, terms FROM rows INDEXED BY by_id
          WHERE tab = ?1 AND id >= ?2 AND id <= ?4 AND (id, partition) > (?2, ?3) AND (id, partition) < (?4, ?5)
          AND partition >= ?6 AND partition < ?7 ORDER BY id {order}, partition {order}"
     )

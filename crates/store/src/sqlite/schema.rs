@@ -24,9 +24,10 @@ pub(super) type Migration = &'static str;
 ///
 /// `rows` has a rowid, because records may be long and a table clustered by name would be scattered. `damaged` is the
 /// quarantine: raw columns of damaged rows, of any type; `facts` is metadata of the whole file. `by_name` serves loads, writes
-/// and scans of one partition, `by_id` scans over several, `by_end` sweeps. `terms` is the text of a row's index terms, and
-/// `term_blocks` says which blocks of ids have rows with a term (`term_block.rs`; its number of characters is also here). An
-/// entry without such a row does no harm; the entries of a block go with its last row.
+/// and scans of one partition, `by_id` scans over several, `by_end` sweeps. `terms` is the text of a row's index terms; `by_id`
+/// has it too, because in `rows` it is behind the record, which may be long. `term_blocks` says which blocks of ids have rows
+/// with a term (`term_block.rs`; its number of characters is also here). An entry without such a row does no harm; the entries
+/// of a block go with its last row.
 pub(super) const MIGRATIONS: &[Migration] = &[
     "
     CREATE TABLE rows (
@@ -84,6 +85,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     ) BEGIN
         DELETE FROM term_blocks WHERE tab = old.tab AND block = substr(old.id, 1, 17);
     END;
+",
+    "
+    DROP INDEX by_id;
+    CREATE INDEX by_id ON rows (tab, id, partition, terms);
 ",
 ];
 

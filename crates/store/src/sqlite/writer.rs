@@ -10,6 +10,7 @@ mod term_block_cache;
 mod write_connection;
 
 use std::{
+    collections::BTreeSet,
     io,
     path::PathBuf,
     sync::{Arc, atomic::AtomicU32, mpsc::Receiver},
@@ -18,7 +19,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::time::Instant;
 use toolhub_storage::{
-    backend::{Batch, Change, Durability, SizeLimit, StoreError, Write},
+    backend::{Batch, Change, Durability, SizeLimit, StoreError, Table, Write},
     clock::Timestamp,
 };
 
@@ -71,12 +72,10 @@ enum Task {
 impl Writer {
     pub(super) fn spawn(setup: Setup, connection: Connection) -> io::Result<Self> {
         let Setup { path, size_limit, wal_pages, change_feed, quarantine, floor } = setup;
+        let caches = Caches::new(&connection).map_err(io::Error::other)?;
         let mut connection = WriteConnection::new(&path, size_limit, connection, wal_pages);
         connection.measure_size(None);
-        let work = |jobs| {
-            let caches = Caches { row_heads: RowHeadCache::new(), term_blocks: TermBlockCache::new() };
-            WriterThread { jobs, connection, caches, change_feed, quarantine, floor, last_group_size: 1 }
-        };
+        let work = |jobs| WriterThread { jobs, connection, caches, change_feed, quarantine, floor, last_group_size: 1 };
         Queue::spawn("toolhub-sqlite", work).map(Self)
     }
 
@@ -116,9 +115,23 @@ impl Writer {
 struct Caches {
     row_heads: RowHeadCache,
     term_blocks: TermBlockCache,
+    /// The tables whose rows may have terms.
+    tables_with_terms: BTreeSet<Table>,
 }
 
 impl Caches {
+    fn new(connection: &Connection) -> rusqlite::Result<Self> {
+        let mut has_terms = connection.prepare("SELECT EXISTS (SELECT 1 FROM term_blocks WHERE tab = ?1)")?;
+        let mut tables_with_terms = BTreeSet::new();
+        for table in Table::ALL {
+            if has_terms.query_row([table.as_str()], |row| row.get(0))? {
+                tables_with_terms.insert(table);
+            }
+        }
+        Ok(Self { row_heads: RowHeadCache::new(), term_blocks: TermBlockCache::new(), tables_with_terms })
+    }
+
+    /// Forgets what may be wrong after a transaction that failed. A table that had terms may still have some.
     fn clear(&mut self) {
         self.row_heads.clear();
         self.term_blocks.clear();

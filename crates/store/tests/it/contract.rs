@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Expect, Scan, Scope, StoreError, Table, Write},
+    backend::{Backend, Batch, Change, Expect, Scan, Scope, StoreError, Table, Terms, Write},
     clock::Timestamp,
     testing::contract,
 };
@@ -41,6 +41,37 @@ async fn random_programs_find_no_difference_to_a_naive_model() {
     // A new random seed for every run; the message of a failure contains it.
     let seed = RandomState::new().build_hasher().finish();
     contract::check_against_model(stores(&TempFolder::in_memory()), programs, seed).await;
+}
+
+#[tokio::test]
+async fn a_search_for_terms_that_no_row_has_together_ends_at_its_read_limit() {
+    let folder = TempFolder::new();
+    let store = open(&folder.join("store.db"));
+    // Of one block of ids, and of a block each.
+    for (group, scattered) in [("same", false), ("own", true)] {
+        let id =
+            |n: usize| if scattered { format!("{group}-{n:03}") } else { format!("{group}-of-a-long-block-{n:03}") };
+        for n in 0..100 {
+            let mut batch = Batch::new(thread(["t", "u"][n / 2 % 2])).with(put(&id(n), b"1"));
+            batch.terms.insert((Table::State, id(n).into()), Terms::new([["even", "odd"][n % 2], group]));
+            store.commit(batch, NOW).await.unwrap();
+        }
+        for descending in [false, true] {
+            for scope in [Scope::All, Scope::Partition(thread("t"))] {
+                let terms = vec!["even".into(), "odd".into()];
+                let scan = Scan::new(Table::State, scope).prefix(group);
+                let mut scan = Scan { terms, descending, read_limit: 10, ..scan };
+                let mut pages = 1;
+                loop {
+                    let page = store.scan(scan.clone(), NOW).await.unwrap();
+                    assert!(page.rows.is_empty());
+                    let Some(next) = page.next else { break };
+                    (scan.after, pages) = (Some(next), pages + 1);
+                }
+                assert!((3..=40).contains(&pages), "{group} {descending}: {pages} pages");
+            }
+        }
+    }
 }
 
 #[tokio::test]

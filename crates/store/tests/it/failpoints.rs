@@ -117,7 +117,8 @@ async fn a_process_that_dies_while_it_writes_loses_nothing_it_acknowledged() {
 pub(crate) fn downgrade_to_first_schema(path: &Path) {
     let file = rusqlite::Connection::open(path).unwrap();
     file.execute_batch(
-        "DROP TRIGGER remove_blocks; DROP TABLE term_blocks; ALTER TABLE rows DROP COLUMN terms;
+        "DROP INDEX by_id; CREATE INDEX by_id ON rows (tab, id, partition);
+         DROP TRIGGER remove_blocks; DROP TABLE term_blocks; ALTER TABLE rows DROP COLUMN terms;
          DROP TABLE facts; DROP TABLE damaged; DELETE FROM steps WHERE version > 1",
     )
     .unwrap();

@@ -29,6 +29,8 @@ pub(crate) struct InterceptedStore {
     pub(crate) memory: Arc<Memory>,
     /// How many pages were scanned.
     pub(crate) scans: AtomicUsize,
+    /// The scans themselves.
+    pub(crate) scanned: Mutex<Vec<Scan>>,
     /// How many more loads fail.
     pub(crate) failing_loads: AtomicUsize,
     interceptor: Mutex<Option<Arc<CommitInterceptor>>>,
@@ -78,6 +80,7 @@ impl Backend for InterceptedStore {
     }
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
         self.scans.fetch_add(1, Ordering::Relaxed);
+        self.scanned.lock().unwrap_or_else(PoisonError::into_inner).push(scan.clone());
         self.memory.scan(scan, now)
     }
     fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {

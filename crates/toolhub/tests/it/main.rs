@@ -41,6 +41,7 @@ mod journal_nodes;
 mod journal_query;
 mod journal_recent;
 mod journal_store_failures;
+mod journal_upgrade;
 mod limits;
 mod log_capture;
 mod managers;

@@ -98,6 +98,31 @@ async fn whatever_is_asked_first_after_a_restart_knows_the_successes_of_before()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_success_is_known_after_a_restart_however_many_other_calls_came_after_it() {
+    let (tenant, thread) = tenant_and_thread();
+    let (store, clock) = new_store();
+    let tools = || [scripted_tool("pay"), scripted_tool("look").read_only(), scripted_tool("never")];
+    let first = hub_on(&store, &clock, tools()).await;
+    call(&first, "pay").await.assert_success();
+    for _ in 0..250 {
+        call(&first, "look").await.assert_success();
+    }
+    stop(first).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+
+    let hub = hub_on(&store, &clock, tools()).await;
+    let status = async |tool, scope| {
+        let info = hub.tool_status(tool, scope).await.unwrap();
+        (info.reason, info.last_success_time.map(|at| at.to_string()))
+    };
+    for scope in [StatusScope::Thread(&tenant, &thread), StatusScope::Shared] {
+        assert_eq!(status("pay", scope).await, ("executed successfully".into(), Some(NOON.into())));
+        assert_eq!(status("never", scope).await, ("never run".into(), None));
+    }
+    assert_eq!(saved_state(&hub, "pay").await.2, json!(NOON));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reset_with_evidence_survives_a_restart() {
     let (tenant, thread) = tenant_and_thread();
     let (store, clock) = new_store();

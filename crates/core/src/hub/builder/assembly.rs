@@ -19,7 +19,7 @@ use crate::{
     events::EventLog,
     extensions::Extensions,
     hub::{ToolHub, background},
-    journal::{Journal, LiveCalls},
+    journal::{CallIndex, Journal, LiveCalls},
     offers::Offers,
     registry::Registry,
     scheduler::Scheduler,
@@ -57,10 +57,11 @@ impl HubBuilder {
         let lag = self.idle_thread_retention.map_or(MAX_ACTIVITY_LAG, |idle| MAX_ACTIVITY_LAG.min(idle / 4));
         let thread_activity = Arc::new(ThreadActivity::new(lag));
         let store = Arc::new(TimeoutBackend::new(store, &meters));
+        let call_index = CallIndex::new(store.clone());
         let thread_rows = Arc::new(ThreadRowBackend::new(store, thread_activity.clone()));
         let store: Arc<dyn Backend> = thread_rows.clone();
         let is_exclusive = !self.store_is_shared && store.is_exclusive();
-        let journal = Journal::new(store.clone(), self.call_retention, is_exclusive);
+        let journal = Journal::new(store.clone(), call_index, self.call_retention, is_exclusive);
         let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
         let batched_records = has_store.then(batched);
         let event_log = has_store.then(|| {

@@ -2,11 +2,11 @@
 //!
 //! In: a scan with terms. Out: block after block, in the order of the scan. The terms, and the ids of a single partition, are
 //! sorted lists of blocks; they are joined by seeking in each list for the block that another one has (leapfrog join), so that
-//! the cost follows the shortest list.
+//! the cost follows the shortest list. Long lists without a common block are followed up to the read limit of the scan.
 
 use rusqlite::{Connection, OptionalExtension, Result, types::Value};
 use smol_str::SmolStr;
-use toolhub_storage::backend::{Cursor, Partition, Scan, Scope};
+use toolhub_storage::backend::{Cursor, Partition, RowKey, Scan, Scope};
 
 use super::{
     super::term_block::{block_of, has_many_ids},
@@ -28,6 +28,17 @@ struct From {
     inclusive: bool,
 }
 
+/// What follows a block.
+pub(super) enum NextBlock {
+    Found(String),
+    End,
+    /// The read limit is reached; the rest of the scan begins after this row.
+    ReadLimit(Cursor),
+}
+
+/// The partitions of a tenant, or all.
+const TENANT_PARTITIONS: &str = "partition >= ?3 AND partition < ?4";
+
 impl<'a> TermIndex<'a> {
     pub(super) fn new(connection: &'a Connection, scan: &'a Scan) -> Result<Self> {
         let tenants = match &scan.scope {
@@ -37,15 +48,23 @@ impl<'a> TermIndex<'a> {
         Ok(Self { connection, scan, prefix: block_of(&scan.prefix), tenants })
     }
 
-    /// The next block after another one; the first one of the page after none.
-    pub(super) fn next_block(&self, last: Option<String>) -> Result<Option<String>> {
+    /// The next block after another one; the first one of the page after none. Each lookup counts as a read.
+    pub(super) fn next_block(&self, last: Option<String>, reads_left: &mut usize) -> Result<NextBlock> {
         let mut from = match last {
             Some(block) => From { block: Some(block), inclusive: false },
             None => self.page_start(),
         };
         'seek: loop {
+            if *reads_left == 0 {
+                if let Some(cursor) = self.passed_row(&from)? {
+                    return Ok(NextBlock::ReadLimit(cursor));
+                }
+                // No row is in between, so that a cursor would not advance.
+                *reads_left = self.scan.read_limit;
+            }
             let mut candidate: Option<String> = None;
             for source in 0..=self.scan.terms.len() {
+                *reads_left = reads_left.saturating_sub(1);
                 let found = match self.scan.terms.get(source) {
                     Some(term) => self.seek_term(term, &from)?,
                     None => match &self.scan.scope {
@@ -53,7 +72,9 @@ impl<'a> TermIndex<'a> {
                         Scope::All | Scope::Tenant(_) => candidate.clone(),
                     },
                 };
-                let Some(found) = found.filter(|found| found.starts_with(self.prefix)) else { return Ok(None) };
+                let Some(found) = found.filter(|found| found.starts_with(self.prefix)) else {
+                    return Ok(NextBlock::End);
+                };
                 let is_behind = candidate.is_some_and(|candidate| candidate != found);
                 from = From { block: Some(found.clone()), inclusive: true };
                 if is_behind {
@@ -61,8 +82,38 @@ impl<'a> TermIndex<'a> {
                 }
                 candidate = Some(found);
             }
-            return Ok(candidate);
+            return Ok(candidate.map_or(NextBlock::End, NextBlock::Found));
         }
+    }
+
+    /// The last row that a seek has passed, in the order of the scan; `None` if it has passed none since the cursor.
+    fn passed_row(&self, from: &From) -> Result<Option<Cursor>> {
+        let Some(block) = from.block.as_deref().filter(|_| from.inclusive) else { return Ok(None) };
+        let (comparison, bound, order) = match self.scan.descending {
+            false => ("<", Some(block.to_owned()), "DESC"),
+            true if has_many_ids(block) => (">=", prefix_successor(block), "ASC"),
+            true => (">", Some(block.to_owned()), "ASC"),
+        };
+        let Some(bound) = bound else { return Ok(None) };
+        let (index, partitions, first, end) = match &self.scan.scope {
+            Scope::Partition(only) => ("by_name", "partition = ?3 AND ?4 = ''", only.to_string(), String::new()),
+            Scope::Tenant(only) => ("by_id", TENANT_PARTITIONS, format!("{only}/"), format!("{only}0")),
+            Scope::All => ("by_id", TENANT_PARTITIONS, String::new(), char::MAX.to_string()),
+        };
+        let mut find = self.connection.prepare_cached(&format!(
+            "SELECT id, partition FROM rows INDEXED BY {index}
+             WHERE tab = ?1 AND id {comparison} ?2 AND {partitions} ORDER BY id {order}, partition {order} LIMIT 1"
+        ))?;
+        let bounds = (self.scan.table.as_str(), bound, first, end);
+        let found =
+            find.query_row(bounds, |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).optional()?;
+        let Some((id, partition)) = found else { return Ok(None) };
+        let advances = self.scan.after.as_ref().is_none_or(|Cursor(after)| {
+            let (passed, after) = ((&*id, &*partition), (after.id.as_str(), &*after.partition.to_string()));
+            if self.scan.descending { passed < after } else { passed > after }
+        });
+        let key = |partition| RowKey { partition, table: self.scan.table, id: id.as_str().into() };
+        Ok(partition.parse().ok().filter(|_| advances).map(|partition| Cursor(key(partition))))
     }
 
     /// The first block that may have a row of the page.

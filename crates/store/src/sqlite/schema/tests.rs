@@ -108,10 +108,10 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
     write(&open(&path, &later).unwrap()).await;
     let before = fs::read(&path).unwrap();
     let refused = open(&path, MIGRATIONS).unwrap_err();
-    assert!(matches!(refused, OpenError::Newer { found: 4, known: 3 }), "{refused}");
+    assert!(matches!(refused, OpenError::Newer { found: 5, known: 4 }), "{refused}");
     assert_eq!(
         refused.to_string(),
-        "the store has schema 4, this version supports at most 3; use the version that wrote it, or a later one"
+        "the store has schema 5, this version supports at most 4; use the version that wrote it, or a later one"
     );
     assert_eq!(fs::read(&path).unwrap(), before);
     assert!(is_written(&open(&path, &later).unwrap()).await);

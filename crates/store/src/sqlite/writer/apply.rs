@@ -50,7 +50,7 @@ impl<'c> TxWriter<'c> {
         )?;
         let replace = connection.prepare_cached(
             "UPDATE rows SET version = ?1, stamp = ?2, layout = ?3, created = ?4, updated = ?5, body = ?6, head = ?7,
-             value = ?8, terms = ?9 WHERE rowid = ?10",
+             value = ?8 WHERE rowid = ?9",
         )?;
         let insert = connection.prepare_cached(
             "INSERT INTO rows
@@ -285,9 +285,13 @@ fn put_row(
         tx.caches.row_heads.insert(name, tx.connection.last_insert_rowid(), *head);
         return Ok(());
     };
-    expect_one_row(
-        tx.replace.execute((version, stamp, layout, created, updated, body, checksum, value, terms, rowid))?,
-    )?;
+    expect_one_row(tx.replace.execute((version, stamp, layout, created, updated, body, checksum, value, rowid))?)?;
+    // A statement that names the terms updates their index, also if they stay the same.
+    if terms.is_some() || tx.caches.tables_with_terms.contains(&name.table) {
+        let mut set_terms =
+            tx.connection.prepare_cached("UPDATE rows SET terms = ?1 WHERE rowid = ?2 AND terms IS NOT ?1")?;
+        set_terms.execute((terms, rowid))?;
+    }
     if !same_expiry {
         let mut set_expiry = tx.connection.prepare_cached("UPDATE rows SET expires = ?1 WHERE rowid = ?2")?;
         set_expiry.execute((expires, rowid))?;
@@ -299,6 +303,9 @@ fn put_row(
 /// Adds the row's block to the index of each of its terms.
 fn index_terms(tx: &mut TxWriter<'_>, name: RowName<'_>, terms: &Terms) -> Result<()> {
     let (tenant, block) = (name.partition.split('/').next().unwrap_or_default(), block_of(name.id));
+    if !terms.is_empty() {
+        tx.caches.tables_with_terms.insert(name.table);
+    }
     for term in terms.iter() {
         if !tx.caches.term_blocks.insert(name.table, tenant, term, block) {
             let mut insert =
