@@ -210,6 +210,10 @@ impl ToolHub {
                     // The tool was reset before the thread existed: there it has never run.
                     Arc::make_mut(&mut shared).reset = None;
                 }
+                if shared.last_success.is_some() && shared.last_failure.is_none() {
+                    // Recorded for the failure rate; it ended no failure that the threads share.
+                    Arc::make_mut(&mut shared).last_success = None;
+                }
                 (with_success(own, statuses.successes.get_since_reset(&key)), shared)
             }
         }

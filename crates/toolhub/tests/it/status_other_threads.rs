@@ -6,14 +6,17 @@ use toolhub::{
     StatusScope, ToolStatusInfo,
     ids::{Tenant, ThreadId},
     prelude::*,
-    status::{StatusSettings, ToolStatus},
+    status::{FailureWindow, StatusSettings, ToolStatus},
     testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn hub(steps: Vec<ScriptStep>) -> ToolHub {
-    let settings = StatusSettings { failure_threshold: 2, ..StatusSettings::default() };
+    hub_with(StatusSettings { failure_threshold: 2, ..StatusSettings::default() }, steps).await
+}
+
+async fn hub_with(settings: StatusSettings, steps: Vec<ScriptStep>) -> ToolHub {
     let (tool, _) = scripted("look", steps);
     ToolHub::builder().clock(TestClock::new()).status(settings).tool(tool.no_retry()).build().await.unwrap()
 }
@@ -58,6 +61,16 @@ async fn a_call_that_ends_its_own_threads_failures_changes_nothing_in_another() 
     hub.call("look", json!({})).thread("t1").await.assert_success();
     let other = status_in(&hub, "main", "t2").await;
     assert_eq!((other.reason.as_str(), other.last_success_time), ("reset, not run since", None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_that_counts_for_the_failure_rate_is_not_shown_in_another_thread() {
+    let window = FailureWindow { failure_rate: 0.5, window: 10 * MINUTE, minimum_calls: 10 };
+    let hub = hub_with(StatusSettings { failure_window: Some(window), ..StatusSettings::default() }, vec![]).await;
+    hub.call("look", json!({})).thread("t1").await.assert_success();
+    report_success(&hub, "t1").await;
+    let other = status_in(&hub, "other", "t1").await;
+    assert_eq!((other.reason.as_str(), other.last_success_time), ("never run", None));
 }
 
 #[tokio::test(start_paused = true)]
