@@ -207,7 +207,7 @@ impl ConnectionStates {
     ) -> Result<(), E> {
         let key = (tenant.clone(), context.clone());
         let mut rows = self.lock();
-        check(rows.peek_mut(&key).map(|connection| connection.row()))?;
+        check(rows.peek_mut(&key).map(Connection::row))?;
         rows.remove(&key);
         Ok(())
     }

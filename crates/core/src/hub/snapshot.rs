@@ -138,7 +138,7 @@ impl ToolHub {
 
     async fn quarantine(&self, tenant: &Tenant, text: &str, error: &serde_json::Error) -> SnapshotRestore {
         let services = &self.engine.services;
-        let bytes = text[..text.floor_char_boundary(MAX_QUARANTINED_BYTES)].as_bytes().to_vec();
+        let bytes = text.as_bytes()[..text.floor_char_boundary(MAX_QUARANTINED_BYTES)].to_vec();
         let owner = (tenant, ArtifactClass::Plain);
         let saved = artifact::save(&*services.store, owner, "text/plain", bytes, services.clock.now()).await;
         let kept = saved.and_then(|content| if let Content::Artifact { id, .. } = content { Some(id) } else { None });

@@ -9,7 +9,10 @@ use std::{
 use fastrand::Rng;
 use futures_core::future::BoxFuture;
 use toolhub_storage::{
-    backend::{Backend, Batch, Memory, Page, Partition, PartitionKind, Row, RowKey, Scan, StoreError, Table, Watcher},
+    backend::{
+        Backend, Batch, Memory, Page, Partition, PartitionKind, Row, RowKey, Scan, SizeLimit, StoreError, Table,
+        Watcher,
+    },
     clock::Timestamp,
 };
 use toolhub_store::{Compressed, Files, WriteBehind, files::Options, write_behind};
@@ -255,7 +258,7 @@ async fn nothing_is_acknowledged_that_nobody_will_write() {
 #[tokio::test]
 async fn the_size_limit_of_a_store_is_seen_through_what_wraps_it() {
     let memory = || Arc::new(Memory::with_max_bytes(5_000_000)) as Arc<dyn Backend>;
-    let limit = |store: &dyn Backend| store.size_limit().map(|limit| limit.limit());
+    let limit = |store: &dyn Backend| store.size_limit().map(SizeLimit::limit);
     assert_eq!(limit(&open_write_behind(memory()).await), Some(5_000_000));
     assert_eq!(limit(&Compressed(memory())), Some(5_000_000));
     assert_eq!(limit(&Arc::new(memory())), Some(5_000_000));

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use toolhub::{
@@ -41,7 +41,6 @@ async fn hub_on(store: &Arc<dyn Backend>) -> ToolHub {
 /// Eight clients make calls of this size, each in a new thread, without a pause.
 async fn load(hub: &ToolHub, tool: &'static str, calls: u64, bytes: usize, keyed: bool) -> Arc<Seen> {
     let (seen, next) = (Arc::new(Seen::default()), Arc::new(AtomicU64::new(0)));
-    let (started, trimmed) = (Instant::now(), hub.store_size().unwrap().trimmed_calls);
     let clients = (0..8).map(|_| {
         let (hub, seen, next) = (hub.clone(), seen.clone(), next.clone());
         tokio::spawn(async move {
@@ -63,10 +62,6 @@ async fn load(hub: &ToolHub, tool: &'static str, calls: u64, bytes: usize, keyed
     for client in clients.collect::<Vec<_>>() {
         client.await.unwrap();
     }
-    let (size, stats) = (hub.store_size().unwrap(), hub.journal_stats());
-    let rate = calls as f64 / started.elapsed().as_secs_f64();
-    let trimmed = size.trimmed_calls - trimmed;
-    println!("{tool} x {calls}: {rate:.0} calls/s, {trimmed} trimmed, {stats:?}, {size:?}, {seen:?}");
     seen
 }
 

@@ -101,7 +101,7 @@ fn a_command_waits_a_moment_for_another_one_that_has_the_store_open() {
     let lock = fs::File::open(folder.path().join(".toolhub/toolhub.db.lock")).expect("it was opened once");
     lock.lock().expect("no other process has it");
     let other = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::park_timeout(Duration::from_millis(500));
         drop(lock);
     });
     let ran = run_toolhub(folder.path(), &arguments, &[QUIET]);
