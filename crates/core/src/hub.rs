@@ -334,7 +334,7 @@ impl ToolHub {
     }
 
     async fn close_executor(&self, tool: &Tool, reason: &'static str) {
-        let closing = AssertUnwindSafe(tool.executor.close(&tool.definition)).catch_unwind();
+        let closing = AssertUnwindSafe(async { tool.executor.close(&tool.definition).await }).catch_unwind();
         match tokio::time::timeout(EXECUTOR_CLOSE_TIMEOUT, closing).await {
             Ok(Ok(true)) => {
                 self.emit(EventKind::ExecutorCleaned { tool_name: tool.definition.name.clone(), reason });

@@ -30,6 +30,8 @@ use toolhub_types::{ids::CallId, timestamp::Timestamp};
 const SAMPLE_SIZE: usize = 100;
 /// Number of rows read and rewritten at a time.
 const BATCH_SIZE: usize = 500;
+/// Size of a batch, in bytes: its rows are in memory, and the store reserves room for them.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Number of concurrent commits. Each call without a thread is a commit of its own.
 const CONCURRENCY: usize = 32;
 /// Delay before a store that did not answer is asked again.
@@ -85,7 +87,7 @@ impl CallIndex {
         loop {
             let now = clock.now();
             let scan = Scan { descending: true, after: after.clone(), ..Scan::new(Table::Calls, Scope::All) };
-            let page = match self.store.scan(scan.limit(BATCH_SIZE), now).await {
+            let page = match self.store.scan(scan.limit(BATCH_SIZE).max_bytes(BATCH_BYTES), now).await {
                 Ok(page) => page,
                 Err(error) => {
                     wait_after(&error).await;
