@@ -178,7 +178,7 @@ impl ConnectionStates {
         });
     }
 
-    /// Changes a connection, which begins anew if it has expired.
+    /// Changes a connection; one that has expired is replaced by an empty one first.
     fn with_connection(
         &self,
         (tenant, context): (&Tenant, &ContextId),

@@ -91,7 +91,7 @@ async fn a_success_reported_in_a_thread_ends_a_row_of_shared_failures_but_no_sha
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t2").unwrap());
     let uncounted = Err(ToolError::refused("not found"));
     hub.report_result("look", StatusScope::Thread(&tenant, &thread), uncounted).await.unwrap();
-    assert_eq!(shared().await.reason, "on probation", "only a call, or whoever reports for all threads, ends it");
+    assert_eq!(shared().await.reason, "on probation", "only a call, or a report without a thread, ends it");
     hub.report_result("look", StatusScope::Shared, Ok(())).await.unwrap();
     assert_eq!(shared().await.reason, "executed successfully");
 }
