@@ -217,7 +217,7 @@ async fn a_caller_dropped_at_any_await_point_leaves_one_outcome_and_nothing_else
 }
 
 #[test]
-fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
+fn thousands_of_calls_of_every_ending_leak_neither_memory_nor_tasks() {
     silence_scripted_panics();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -271,15 +271,18 @@ fn eleven_thousand_calls_of_every_ending_leak_neither_memory_nor_tasks() {
             write_script.clear();
         };
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        // A second round: maps have their capacity from the first.
+        // The first round gives maps their capacity.
         round(500).await;
-        let (bytes, alive) = (alloc::allocated_bytes(), tasks());
-        round(500).await;
-        assert_eq!(tasks(), alive, "tasks were leaked");
-        assert_eq!((hub.running_calls(), hub.stuck_calls()), (0, 0));
-        let grown = alloc::allocated_bytes() - bytes;
-        // Sharded maps grow when a shard fills up by chance. A leak would grow with every call.
-        assert!(grown < 5_500, "{grown} bytes leaked by 5,500 calls: a byte or more per call");
+        // A map that fills up by chance grows once, a leak grows in every round.
+        let mut growth = Vec::new();
+        while growth.last().is_none_or(|bytes| *bytes >= 5_500) {
+            assert!(growth.len() < 4, "{growth:?} bytes leaked by 5,500 calls each: a byte or more per call");
+            let (bytes, alive) = (alloc::allocated_bytes(), tasks());
+            round(500).await;
+            assert_eq!(tasks(), alive, "tasks were leaked");
+            assert_eq!((hub.running_calls(), hub.stuck_calls()), (0, 0));
+            growth.push(alloc::allocated_bytes() - bytes);
+        }
     });
 }
 
