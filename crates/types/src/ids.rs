@@ -94,6 +94,13 @@ impl CallId {
         Self(uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid())
     }
 
+    /// When it was minted: when the call arrived.
+    #[must_use]
+    pub fn minted_at(&self) -> Timestamp {
+        let (millis, _) = self.0.as_u64_pair();
+        Timestamp::from_millis((millis >> 16).cast_signed())
+    }
+
     /// The next smaller id.
     pub fn predecessor(self) -> Self {
         Self(Uuid::from_u128(self.0.as_u128().saturating_sub(1)))

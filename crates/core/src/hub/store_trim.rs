@@ -23,27 +23,26 @@ use threads::IdleThreads;
 use toolhub_storage::backend::{SizeLimit, StoreError};
 use toolhub_types::timestamp::Timestamp;
 
-/// Delay before the next attempt if there was not enough to remove or the store failed.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// Delay before the next attempt if there was not enough to remove or the store failed. It doubles each time.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// Minimum time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Removes the oldest records whenever the store needs room, until the hub is dropped.
 pub(super) async fn run(hub: Weak<Engine>) {
-    let (mut trimmer, mut log) = (Trimmer::default(), TrimLog::default());
+    let (mut trimmer, mut log, mut delay) = (Trimmer::default(), TrimLog::default(), MIN_RETRY_DELAY);
+    let Some(store) = hub.upgrade().map(|engine| engine.services.store.clone()) else { return };
+    let Some(limit) = store.size_limit() else { return };
+    let trimming = limit.start_trimming();
     loop {
-        let Some(store) = hub.upgrade().map(|engine| engine.services.store.clone()) else { return };
-        let Some(limit) = store.size_limit() else { return };
-        limit.wait_until_near().await;
+        trimming.wait_until_needed(delay).await;
         let Some(engine) = hub.upgrade() else { return };
         let trimmed = trimmer.trim(&engine, limit).await;
         let has_room = matches!(trimmed, Ok(true));
-        limit.trimmed(has_room);
+        trimming.finish_pass(has_room);
         log.write(&engine, limit, trimmed);
-        drop(engine);
-        if !has_room {
-            tokio::time::sleep(RETRY_DELAY).await;
-        }
+        delay = if has_room { MIN_RETRY_DELAY } else { (2 * delay).min(MAX_RETRY_DELAY) };
     }
 }
 

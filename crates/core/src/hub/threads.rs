@@ -224,7 +224,7 @@ async fn remove_thread(
     let other = services.state.store_router().non_hub_stores();
     let _paused = engine.thread_store.pause_flushes().await;
     // Forget the activity, so that every later write to the thread stores its row again, or is noticed by the removal.
-    if !services.thread_activity.forget(owner, unless_after) {
+    if services.thread_activity.forget(owner, unless_after).is_none() {
         return Ok(None);
     }
     let now = services.clock.now();
@@ -241,21 +241,34 @@ pub(super) async fn remove_bare_thread(
     rows: Vec<Write>,
     unless_after: Timestamp,
 ) -> Result<bool, StoreError> {
-    let (services, now, (owner, row_version)) = (&engine.services, engine.services.clock.now(), thread);
-    if services.instances.has_instances(owner) || !services.thread_activity.forget(owner, unless_after) {
+    let (services, owner) = (&engine.services, thread.0);
+    if services.instances.has_instances(owner) {
         return Ok(false);
     }
+    let Some(forgotten) = services.thread_activity.forget(owner, unless_after) else { return Ok(false) };
+    let count = rows.len();
+    let is_removed = commit_bare(engine, thread, rows).await;
+    if matches!(is_removed, Ok(true)) {
+        finish_removal(engine, tools, owner, "the store was near its size limit", count);
+    } else {
+        services.thread_activity.restore(owner, forgotten, is_removed.is_ok());
+    }
+    is_removed
+}
+
+/// Removes a thread that holds nothing but these rows in any store. Returns whether it did.
+async fn commit_bare(
+    engine: &Engine,
+    thread: (&ThreadKey, RowVersion),
+    rows: Vec<Write>,
+) -> Result<bool, StoreError> {
+    let (services, now) = (&engine.services, engine.services.clock.now());
     for store in services.state.store_router().non_hub_stores() {
-        if thread_removal::has_states(&*store, owner, now).await? {
+        if thread_removal::has_states(&*store, thread.0, now).await? {
             return Ok(false);
         }
     }
-    let count = rows.len();
-    if !thread_removal::commit_bare(&*services.store, (owner, row_version), Change::Remove, rows, now).await? {
-        return Ok(false);
-    }
-    finish_removal(engine, tools, owner, "the store was near its size limit", count);
-    Ok(true)
+    thread_removal::commit_bare(&*services.store, thread, Change::Remove, rows, now).await
 }
 
 pub(super) fn registered_tools(engine: &Engine) -> Vec<Arc<Tool>> {

@@ -43,6 +43,10 @@ pub(super) struct ThreadEntry {
     running: u32,
 }
 
+/// The activity of a thread that was removed from memory, if it had any.
+#[must_use]
+pub(crate) struct ForgottenThread(Option<ThreadEntry>);
+
 /// Which entries a flush writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlushScope {
@@ -135,15 +139,22 @@ impl ThreadActivity {
         self.get(owner).is_some_and(|entry| entry.is_active(after))
     }
 
-    /// Removes a thread, unless a call runs in it or it was active after `unless_after`. Returns whether it was
-    /// removed.
-    pub(crate) fn forget(&self, owner: &ThreadKey, unless_after: Timestamp) -> bool {
+    /// Removes a thread, unless a call runs in it or it was active after `unless_after`. Returns what was removed, so that it can
+    /// be restored.
+    pub(crate) fn forget(&self, owner: &ThreadKey, unless_after: Timestamp) -> Option<ForgottenThread> {
         let mut shard = self.threads.shard(owner);
         let is_active = shard.get(owner).is_some_and(|entry| entry.is_active(unless_after));
-        if !is_active {
-            shard.remove(owner);
-        }
-        !is_active
+        (!is_active).then(|| ForgottenThread(shard.remove(owner)))
+    }
+
+    /// Restores a thread that was to be removed. Unless it is known to be still stored, it will be stored again.
+    pub(crate) fn restore(&self, owner: &ThreadKey, ForgottenThread(forgotten): ForgottenThread, is_stored: bool) {
+        let Some(forgotten) = forgotten else { return };
+        let mut shard = self.threads.shard(owner);
+        let last_stored = forgotten.last_stored.filter(|_| is_stored);
+        let entry = shard.entry(owner.clone()).or_insert(ThreadEntry { unstored_calls: 0, last_stored, ..forgotten });
+        entry.first_seen = entry.first_seen.min(forgotten.first_seen);
+        entry.unstored_calls += forgotten.unstored_calls;
     }
 
     /// Removes the threads that are not in the store, unless a call runs in them or they were active after `unless_after`.
@@ -258,10 +269,16 @@ mod tests {
         assert_eq!(flush(&activity, FlushScope::Stale, at(60)), 2);
         activity.evict(at(60));
         assert!(activity.get(&idle).is_none());
-        assert!(activity.is_running(&busy) && !activity.forget(&busy, at(99)));
+        assert!(activity.is_running(&busy) && activity.forget(&busy, at(99)).is_none());
         activity.end_call(&busy.tenant, &busy.thread);
-        assert!(!activity.forget(&busy, at(-1)), "it was active after that");
-        assert!(activity.forget(&busy, at(0)));
+        assert!(activity.forget(&busy, at(-1)).is_none(), "it was active after that");
+        activity.record_call(&busy.tenant, &busy.thread, at(0));
+        let forgotten = activity.forget(&busy, at(0)).unwrap();
+        assert!(activity.get(&busy).is_none());
+        activity.record_call(&busy.tenant, &busy.thread, at(1));
+        activity.restore(&busy, forgotten, true);
+        let restored = activity.get(&busy).unwrap();
+        assert_eq!((restored.first_seen, restored.last_active, restored.unstored_calls), (at(0), at(1), 2));
     }
 
     #[test]

@@ -23,8 +23,12 @@ pub struct SizeLimit {
     reserved: AtomicU64,
     /// Size of the largest batch that waits for room.
     requested: AtomicU64,
-    /// Whether a task removes old rows, and had something to remove the last time.
-    can_make_room: AtomicBool,
+    /// Number of tasks that remove old rows.
+    trimmers: AtomicU64,
+    /// The size below which nothing could be removed the last time; 0 if it is not known.
+    floor: AtomicU64,
+    /// The smallest size since old rows were last looked for.
+    lowest: AtomicU64,
     /// Whether the store refused the last write because of its size.
     is_full: AtomicBool,
     /// Notified when rows must be removed.
@@ -42,7 +46,9 @@ impl SizeLimit {
             bytes: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
             requested: AtomicU64::new(0),
-            can_make_room: AtomicBool::new(false),
+            trimmers: AtomicU64::new(0),
+            floor: AtomicU64::new(0),
+            lowest: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
             room_needed: Notify::new(),
             room_made: Notify::new(),
@@ -75,6 +81,9 @@ impl SizeLimit {
 
     fn notify(&self, before: u64, after: u64) {
         if after < before {
+            for minimum in [&self.floor, &self.lowest] {
+                minimum.fetch_min(after, Ordering::Relaxed);
+            }
             self.room_made.notify_waiters();
         } else if after >= self.high_water() {
             self.room_needed.notify_one();
@@ -116,24 +125,22 @@ impl SizeLimit {
         }
     }
 
-    /// Waits until rows must be removed: the size reaches eight tenths of the limit, or a writer waits for room. The caller
-    /// removes the oldest rows until the size is at [`target`](Self::target), and reports with [`trimmed`](Self::trimmed).
-    pub async fn wait_until_near(&self) {
-        self.can_make_room.store(true, Ordering::Relaxed);
-        while !self.is_near() && self.requested.load(Ordering::Relaxed) == 0 {
-            self.room_needed.notified().await;
-        }
+    /// Announces that the caller removes old rows, until the returned value is dropped. Only then do writers wait for room.
+    pub fn start_trimming(&self) -> Trimming<'_> {
+        self.trimmers.fetch_add(1, Ordering::Relaxed);
+        Trimming { limit: self }
     }
 
-    /// Reports that rows were removed. If there is nothing left to remove, writers no longer wait for it.
-    pub fn trimmed(&self, can_make_room: bool) {
-        self.can_make_room.store(can_make_room, Ordering::Relaxed);
-        self.requested.store(0, Ordering::Relaxed);
-        self.room_made.notify_waiters();
+    /// Whether rows should be removed: a writer waits for room, or the size is at eight tenths of the limit and has grown since
+    /// nothing could be removed.
+    fn needs_trim(&self) -> bool {
+        let floor = self.floor.load(Ordering::Relaxed);
+        let has_grown = floor == 0 || self.bytes() >= floor.saturating_add(self.limit / 100);
+        (self.is_near() && has_grown) || self.requested.load(Ordering::Relaxed) > 0
     }
 
     /// Waits until this many bytes fit, and counts them until the returned value is dropped. Waits at most five seconds, and not
-    /// at all if nothing can be removed.
+    /// at all if not so much can be removed.
     pub async fn reserve(&self, bytes: u64) -> Reservation<'_> {
         if !self.try_reserve(bytes) {
             self.wait_for_room(bytes).await;
@@ -161,14 +168,20 @@ impl SizeLimit {
         }
     }
 
+    /// Whether rows can be removed until this many bytes fit. At least half of the limit is taken to be needed for other rows.
+    fn can_make_room(&self, bytes: u64) -> bool {
+        let floor = self.floor.load(Ordering::Relaxed);
+        self.trimmers.load(Ordering::Relaxed) > 0
+            && bytes < self.limit / 2
+            && floor.saturating_add(bytes) <= self.max_admitted()
+    }
+
     /// Counts the bytes if they fit, or if waiting is useless.
     fn try_reserve(&self, bytes: u64) -> bool {
         let mut reserved = self.reserved.load(Ordering::Relaxed);
         loop {
             let size = self.bytes().saturating_add(reserved).saturating_add(bytes);
-            // A batch that is larger than the room that can be made waits in vain.
-            let fits = size <= self.max_admitted() || bytes >= self.limit / 2;
-            if !fits && self.can_make_room.load(Ordering::Relaxed) {
+            if size > self.max_admitted() && self.can_make_room(bytes) {
                 return false;
             }
             let (order, total) = (Ordering::Relaxed, reserved.saturating_add(bytes));
@@ -177,6 +190,46 @@ impl SizeLimit {
                 Err(current) => reserved = current,
             }
         }
+    }
+}
+
+/// A task that removes old rows while this exists.
+#[derive(Debug)]
+pub struct Trimming<'a> {
+    limit: &'a SizeLimit,
+}
+
+impl Trimming<'_> {
+    /// Waits until rows must be removed, and no longer than `max_wait` if the size is at eight tenths of the limit. The caller
+    /// removes the oldest rows until the size is at the [`target`](SizeLimit::target), and reports with
+    /// [`finish_pass`](Self::finish_pass).
+    pub async fn wait_until_needed(&self, max_wait: Duration) {
+        let deadline = Instant::now() + max_wait;
+        while !self.limit.needs_trim() {
+            let woken = tokio::time::timeout_at(deadline, self.limit.room_needed.notified()).await;
+            if woken.is_err() {
+                if self.limit.is_near() {
+                    break;
+                }
+                self.limit.room_needed.notified().await;
+            }
+        }
+        self.limit.lowest.store(self.limit.bytes(), Ordering::Relaxed);
+    }
+
+    /// Reports that rows were removed. If there were not enough, writers no longer wait for more room than could be made.
+    pub fn finish_pass(&self, has_room: bool) {
+        let floor = if has_room { 0 } else { self.limit.lowest.load(Ordering::Relaxed) };
+        self.limit.floor.store(floor, Ordering::Relaxed);
+        self.limit.requested.store(0, Ordering::Relaxed);
+        self.limit.room_made.notify_waiters();
+    }
+}
+
+impl Drop for Trimming<'_> {
+    fn drop(&mut self) {
+        self.limit.trimmers.fetch_sub(1, Ordering::Relaxed);
+        self.limit.room_made.notify_waiters();
     }
 }
 
@@ -203,7 +256,8 @@ mod tests {
         let limit = SizeLimit::new(1000);
         limit.set(940);
         drop(limit.reserve(20).await);
-        limit.wait_until_near().await;
+        let trimming = limit.start_trimming();
+        trimming.wait_until_needed(MAX_WAIT).await;
         let started = Instant::now();
         let first = limit.reserve(10).await;
         assert!(started.elapsed().is_zero(), "it fits");
@@ -217,8 +271,36 @@ mod tests {
         limit.set(960);
         let (_reserved, ()) = tokio::join!(limit.reserve(300), async {
             assert_eq!(limit.target(), 650, "so much room is needed");
-            limit.trimmed(false);
+            trimming.finish_pass(false);
         });
         assert_eq!((started.elapsed(), limit.target()), (MAX_WAIT, 700), "nothing more can be removed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nothing_can_be_removed_nobody_waits_until_that_changes() {
+        let limit = SizeLimit::new(1000);
+        let trimming = limit.start_trimming();
+        limit.set(960);
+        trimming.wait_until_needed(MAX_WAIT).await;
+        trimming.finish_pass(false);
+        let started = Instant::now();
+        for _ in 0..10 {
+            drop(limit.reserve(20).await);
+        }
+        assert!(started.elapsed().is_zero());
+        trimming.wait_until_needed(2 * MAX_WAIT).await;
+        assert_eq!(started.elapsed(), 2 * MAX_WAIT, "what cannot be removed now may be removed later");
+        trimming.finish_pass(false);
+        limit.set(900);
+        limit.set(940);
+        trimming.wait_until_needed(Duration::from_secs(3600)).await;
+        assert_eq!(started.elapsed(), 2 * MAX_WAIT, "what came since then can perhaps go");
+        let (_reserved, ()) = tokio::join!(limit.reserve(50), async { limit.set(900) });
+        assert_eq!(started.elapsed(), 2 * MAX_WAIT);
+        limit.set(940);
+        let waiting = limit.reserve(40);
+        drop(trimming);
+        drop(waiting.await);
+        assert_eq!(started.elapsed(), 2 * MAX_WAIT, "nobody removes anything any more");
     }
 }

@@ -8,7 +8,7 @@ use toolhub::{
     clock::Timestamp,
     prelude::*,
     sqlite::Options,
-    testing::{AssertOutcome, ScriptStep, scripted},
+    testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 use toolhub_testkit::TempFolder;
 
@@ -110,6 +110,29 @@ async fn a_thread_with_state_stays_and_the_artifacts_of_a_removed_call_go() {
     assert!(hub.thread(&tenant, &ThreadId::new("kept").unwrap()).await.unwrap().is_some());
     assert!(hub.state().get_state(&tenant, &context, StateKind::Business).await.unwrap().is_some());
     assert!(hub.thread(&tenant, &ThreadId::new("t0").unwrap()).await.unwrap().is_none(), "it held nothing else");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ran_for_hours_takes_no_artifacts_of_younger_calls_along() {
+    let (store, tenant) = (Arc::new(Memory::with_max_bytes(8 * LIMIT)), Tenant::default());
+    let hour = Duration::from_secs(3600);
+    let slow = scripted("slow", [ScriptStep::Wait(2 * hour)]).0.timeout(3 * hour);
+    let report = scripted("report", [ScriptStep::Return("x".repeat(2_000_000).into())]).0;
+    let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).call_retention(24 * hour);
+    let hub = hub.tool(slow).tool(report).tool(scripted("fill", []).0).build().await.unwrap();
+    let running = hub.call("slow", json!({"text": "x".repeat(950_000)})).thread("slow").start();
+    tokio::time::sleep(hour).await;
+    let report = hub.call("report", json!({})).thread("report").await;
+    running.await.assert_success();
+    assert_eq!(count_rows(&*store, Table::Artifacts).await, 1);
+    // The call that came first is as large as a tenth of the store, and so much room is made.
+    while size(&hub).trimmed_calls == 0 {
+        hub.call("fill", json!({"text": "x".repeat(50_000)})).thread("fill").await.assert_success();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(count_rows(&*store, Table::Artifacts).await, 1);
+    assert!(hub.call_record(&tenant, report.id).await.unwrap().is_some());
+    hub.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test]

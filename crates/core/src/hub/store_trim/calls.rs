@@ -80,17 +80,17 @@ impl CallTrim {
             let max_bytes = surplus(limit).clamp(MIN_PAGE_BYTES, MAX_PAGE_BYTES) as usize;
             let scan = Scan::new(Table::Calls, Scope::All).limit(PAGE_ROWS).max_bytes(max_bytes);
             let page = store.scan(Scan { after: after.clone(), ..scan }, now).await?;
-            let oldest = page.rows.first().map_or(now, |(_, row)| row.created);
+            let oldest = page.rows.first().map_or(now, |(key, row)| arrival(key, row));
             aged_rows::trim(store, limit, (Table::Artifacts, artifacts.prefix()), oldest - ARTIFACT_LAG, now).await?;
             let selected = SelectedCalls::from_page(page.rows, class, surplus(limit), now);
             // Not after calls that are removed: the record of an older call may be written later.
             after = selected.last_keyed.clone().or(after);
-            let (newest, is_complete) = (selected.newest, selected.is_complete);
+            let (last_arrival, is_complete) = (selected.last_arrival, selected.is_complete);
             if !selected.groups.is_empty() {
                 remove(engine, selected).await?;
             }
-            if let Some(newest) = newest {
-                aged_rows::remove(store, Table::Events, newest, now).await?;
+            if let Some(last_arrival) = last_arrival {
+                aged_rows::remove(store, Table::Events, last_arrival, now).await?;
             }
             if class == CallClass::Plain {
                 self.keyed_until.clone_from(&after);
@@ -110,7 +110,9 @@ struct SelectedCalls {
     groups: HashMap<Partition, CallGroup>,
     /// The last call that was skipped because of its key.
     last_keyed: Option<Cursor>,
-    /// When the last call to remove was recorded.
+    /// When the last call to remove arrived. Events and artifacts up to then belong to no call that stays.
+    last_arrival: Option<Timestamp>,
+    /// When the newest of their records was written.
     newest: Option<Timestamp>,
     /// Whether all calls of the page were looked at.
     is_complete: bool,
@@ -126,7 +128,7 @@ struct CallGroup {
 impl SelectedCalls {
     /// The first calls of a page that may go, until they take so many bytes.
     fn from_page(rows: Vec<(RowKey, Row)>, class: CallClass, bytes: u64, now: Timestamp) -> Self {
-        let mut selected = Self { groups: HashMap::new(), last_keyed: None, newest: None, is_complete: true };
+        let mut selected = Self { groups: HashMap::new(), last_keyed: None, last_arrival: None, newest: None, is_complete: true };
         let mut freed = 0;
         for (key, row) in rows {
             if freed >= bytes {
@@ -138,7 +140,8 @@ impl SelectedCalls {
                 selected.last_keyed = Some(Cursor(key));
                 continue;
             }
-            selected.newest = Some(row.created);
+            selected.last_arrival = Some(arrival(&key, &row));
+            selected.newest = selected.newest.max(Some(row.created));
             // The call and its thread.
             freed += row.value.len() as u64 + ROW_OVERHEAD_BYTES;
             let RowKey { partition, table, id } = key;
@@ -156,6 +159,11 @@ impl SelectedCalls {
         }
         selected
     }
+}
+
+/// When a call arrived. Its record is written when it ends, maybe hours later.
+fn arrival(key: &RowKey, row: &Row) -> Timestamp {
+    key.id.parse().map_or(row.created, |id: CallId| id.minted_at().min(row.created))
 }
 
 /// Removes the calls, and the threads that hold nothing else.

@@ -123,21 +123,21 @@ async fn remove_one(
     content: ThreadContent,
     unless_after: Timestamp,
 ) -> Result<(), StoreError> {
-    let (services, now) = (&engine.services, engine.services.clock.now());
-    let rows = |change: Change| match content {
-        ThreadContent::Nothing => Vec::new(),
-        ThreadContent::Evidence => vec![engine.journal.change_evidence(change)],
-    };
+    let (services, thread) = (&engine.services, (&owner, row_version));
     if services.thread_activity.is_active(&owner, unless_after) {
         return Ok(());
     }
-    // Checked first, because an attempt to remove a thread makes this node forget its activity.
-    let (thread, keep) = ((&owner, row_version), rows(Change::Keep));
-    if !thread_removal::commit_bare(&*services.store, thread, Change::Keep, keep, now).await? {
-        return Ok(());
-    }
-    if content == ThreadContent::Evidence {
-        services.instances.close_instances(&owner, None, "the thread was swept").await;
-    }
-    remove_bare_thread(engine, tools, thread, rows(Change::Remove), unless_after).await.map(|_| ())
+    let rows = match content {
+        ThreadContent::Nothing => Vec::new(),
+        ThreadContent::Evidence => {
+            // Checked before its instances are closed.
+            let (keep, now) = (vec![engine.journal.change_evidence(Change::Keep)], services.clock.now());
+            if !thread_removal::commit_bare(&*services.store, thread, Change::Keep, keep, now).await? {
+                return Ok(());
+            }
+            services.instances.close_instances(&owner, None, "the thread was swept").await;
+            vec![engine.journal.change_evidence(Change::Remove)]
+        }
+    };
+    remove_bare_thread(engine, tools, thread, rows, unless_after).await.map(|_| ())
 }

@@ -133,11 +133,13 @@ impl WriteConnection {
             let used_pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
             Ok(used_pages.saturating_mul(pragma("page_size")?))
         };
+        let before = limit.bytes();
         // After an error the last size holds; the next write reports it.
         if let Ok(bytes) = used_bytes() {
             limit.set(bytes);
         }
-        if limit.bytes() < limit.limit() / 100 * 95 {
+        let has_grown = failed.is_none() && limit.bytes() > before;
+        if has_grown || limit.bytes() < limit.limit() / 100 * 95 {
             limit.set_full(false);
         } else if let Some(StoreError::Unavailable(_)) = failed {
             limit.set_full(true);
