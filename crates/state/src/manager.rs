@@ -190,9 +190,9 @@ impl StateManager {
         Ok(if kind == StateKind::Connection { connection() } else { rows.pop().flatten() })
     }
 
-    /// The state of a connection, if it was created in this session.
+    /// The state of a connection, unless it was last used in an earlier session.
     fn connection_row(&self, tenant: &Tenant, context: &ContextId, session: Session, now: Timestamp) -> Option<Row> {
-        self.0.connections.get(tenant, context, now).filter(|row| session.covers(row.created))
+        self.0.connections.get(tenant, context, now).filter(|row| session.covers_connection(row.updated))
     }
 
     /// All rows of a context in a table, including leftovers, sorted by id.

@@ -79,6 +79,11 @@ impl Session {
             Self::Open { started_at, .. } => created >= started_at,
         }
     }
+
+    /// Whether a connection last used at this time is visible. A connection needs no session: tools without state use it too.
+    pub(crate) fn covers_connection(self, updated: Timestamp) -> bool {
+        self == Self::Ended(None) || self.covers(updated)
+    }
 }
 
 /// Whether a batch failed because the session changed concurrently: it started, ended or got one more state. The caller

@@ -257,11 +257,7 @@ pub(super) async fn remove_bare_thread(
 }
 
 /// Removes a thread that holds nothing but these rows in any store. Returns whether it did.
-async fn commit_bare(
-    engine: &Engine,
-    thread: (&ThreadKey, RowVersion),
-    rows: Vec<Write>,
-) -> Result<bool, StoreError> {
+async fn commit_bare(engine: &Engine, thread: (&ThreadKey, RowVersion), rows: Vec<Write>) -> Result<bool, StoreError> {
     let (services, now) = (&engine.services, engine.services.clock.now());
     for store in services.state.store_router().non_hub_stores() {
         if thread_removal::has_states(&*store, thread.0, now).await? {

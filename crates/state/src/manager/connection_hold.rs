@@ -1,7 +1,7 @@
 //! Marks the connection of a context as active while an execution or an instance uses it.
 
 use super::StateManager;
-use crate::ContextId;
+use crate::{ContextId, connection_states::EntryId};
 use toolhub_types::ids::Tenant;
 
 /// Maximum length of a recorded error, in characters.
@@ -12,6 +12,7 @@ pub struct ConnectionHold {
     manager: StateManager,
     tenant: Tenant,
     context: ContextId,
+    entry: EntryId,
     by_instance: bool,
     error: Option<String>,
 }
@@ -37,8 +38,8 @@ impl StateManager {
     }
 
     fn hold(&self, tenant: &Tenant, context: ContextId, by_instance: bool) -> ConnectionHold {
-        self.0.connections.hold(tenant, &context, by_instance, self.now());
-        ConnectionHold { manager: self.clone(), tenant: tenant.clone(), context, by_instance, error: None }
+        let entry = self.0.connections.hold(tenant, &context, by_instance, self.now());
+        ConnectionHold { manager: self.clone(), tenant: tenant.clone(), context, entry, by_instance, error: None }
     }
 }
 
@@ -52,6 +53,7 @@ impl ConnectionHold {
 impl Drop for ConnectionHold {
     fn drop(&mut self) {
         let (connections, now) = (&self.manager.0.connections, self.manager.now());
-        connections.release((&self.tenant, &self.context), self.by_instance, self.error.take(), now);
+        let held = (&self.tenant, &self.context, self.entry);
+        connections.release(held, self.by_instance, self.error.take(), now);
     }
 }

@@ -135,7 +135,7 @@ impl StateManager {
         let connections = self.0.connections.of_tenant(tenant, now);
         let sessions = self.load_sessions(tenant, connections.iter().map(|(context, _)| context), now).await?;
         for (context, info) in connections {
-            if session_of(&sessions, &context).covers(info.created) {
+            if session_of(&sessions, &context).covers_connection(info.updated) {
                 count(StateKind::Connection, info.bytes);
             }
         }

@@ -1,6 +1,10 @@
 //! Connection states: kept around every execution of stateful tools, and while an instance lives.
 
-use toolhub::{ConnectionState, prelude::*, testing::AssertOutcome};
+use toolhub::{
+    ConnectionState, ManagerType, StateManagerConfig,
+    prelude::*,
+    testing::{AssertOutcome, TestClock},
+};
 
 use crate::{
     gated_tool::{GatedTool, wait_until},
@@ -69,6 +73,49 @@ async fn what_a_writer_says_of_a_connection_holds_while_no_call_uses_it() {
         assert_eq!((&entry.data["active"], &entry.data["host"]), (&json!(active), &json!("example.com")));
         assert!(entry.data["lastUsed"].is_string() || entry.data["lastUsed"].is_number(), "{}", entry.data);
     }
+}
+
+#[tokio::test]
+async fn a_change_to_a_connection_during_a_call_does_not_keep_it_active() {
+    let gate = GatedTool::new();
+    let opened = gate.clone();
+    let wait = move |_: NoArguments, _: State<Cart>, cx: CallContext| {
+        let gate = opened.clone();
+        async move { gate.wait_at_gate(&cx).await }
+    };
+    let hub = ToolHub::builder().tool(tool("wait", wait)).build().await.unwrap();
+    let running = hub.call("wait", json!({})).thread("t").start();
+    wait_until(|| gate.running() == 1).await;
+    let (tenant, context) = (Tenant::default(), "t/cart".parse().unwrap());
+    let change = json!({"host": "example.com"});
+    hub.state().update_state(&tenant, &context, StateKind::Connection, change).await.unwrap();
+    assert!(connection(&hub, "t/cart").await.unwrap().active, "a call holds it");
+    gate.release(1);
+    running.await.assert_success();
+    let entry = hub.state().get_state(&tenant, &context, StateKind::Connection).await.unwrap().unwrap();
+    assert_eq!((&entry.data["active"], &entry.data["host"]), (&json!(false), &json!("example.com")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_sessions_a_connection_is_readable_before_in_and_not_after_a_session() {
+    async fn ping(_: NoArguments, _: State<Cart>) -> Result<(), ToolError> {
+        Err(ToolError::new("no answer"))
+    }
+    let minute = std::time::Duration::from_secs(60);
+    let config =
+        StateManagerConfig { manager_type: Some(ManagerType::Session), session_timeout: minute, ..Default::default() };
+    let hub = ToolHub::builder().state_manager(config).clock(TestClock::new()).tool(tool("ping", ping).read_only());
+    let hub = hub.build().await.unwrap();
+    hub.call("ping", json!({})).thread("t").await.assert_error(ErrorKind::ToolError);
+    assert_eq!(connection(&hub, "t/cart").await.unwrap().error_count, 1, "there is no session yet");
+    let (tenant, other) = (Tenant::default(), "t/other".parse().unwrap());
+    hub.state().set_state(&tenant, &other, StateKind::Business, json!({"n": 1}), None).await.unwrap();
+    hub.call("ping", json!({})).thread("t").await.assert_error(ErrorKind::ToolError);
+    assert_eq!(connection(&hub, "t/cart").await.unwrap().error_count, 2);
+    tokio::time::sleep(3 * minute).await;
+    assert_eq!(connection(&hub, "t/cart").await, None, "the session has ended");
+    hub.call("ping", json!({})).thread("t").await.assert_error(ErrorKind::ToolError);
+    assert_eq!(connection(&hub, "t/cart").await.unwrap().error_count, 1);
 }
 
 #[tokio::test]

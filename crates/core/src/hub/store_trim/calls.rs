@@ -128,7 +128,8 @@ struct CallGroup {
 impl SelectedCalls {
     /// The first calls of a page that may go, until they take so many bytes.
     fn from_page(rows: Vec<(RowKey, Row)>, class: CallClass, bytes: u64, now: Timestamp) -> Self {
-        let mut selected = Self { groups: HashMap::new(), last_keyed: None, last_arrival: None, newest: None, is_complete: true };
+        let mut selected =
+            Self { groups: HashMap::new(), last_keyed: None, last_arrival: None, newest: None, is_complete: true };
         let mut freed = 0;
         for (key, row) in rows {
             if freed >= bytes {
