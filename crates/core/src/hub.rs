@@ -29,7 +29,7 @@ mod threads;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::join_all};
 use serde_json::Value;
 use smol_str::SmolStr;
 
@@ -276,9 +276,8 @@ impl ToolHub {
             }
         }
         services.instances.shut_down().await;
-        for tool in self.list(&ToolFilter::default()) {
-            self.close_executor(&tool, "the hub was shut down").await;
-        }
+        let tools = self.list(&ToolFilter::default());
+        join_all(tools.iter().map(|tool| self.close_executor(tool, "the hub was shut down"))).await;
         if let Err(error) = thread_store.flush_all().await {
             tracing::warn!(%error, "thread activity not flushed at shutdown");
         }

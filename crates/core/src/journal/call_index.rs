@@ -34,8 +34,9 @@ const BATCH_SIZE: usize = 500;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Number of concurrent commits. Each call without a thread is a commit of its own.
 const CONCURRENCY: usize = 32;
-/// Delay before a store that did not answer is asked again.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// Delay before a store that failed is asked again. It doubles each time.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
 
 /// The index terms of the journal.
 pub(crate) struct CallIndex {
@@ -74,7 +75,10 @@ impl CallIndex {
     /// Finds out whether all calls have their terms. Returns `true` if so.
     pub(crate) async fn check(&self, now: Timestamp) -> Result<bool, StoreError> {
         let oldest = self.store.scan(Scan::new(Table::Calls, Scope::All).limit(SAMPLE_SIZE), now).await?;
-        let is_complete = oldest.rows.iter().all(|(_, row)| row.schema >= ENDED_CALL_LAYOUT);
+        // A record that cannot be read gets no terms.
+        let has_terms =
+            |(key, row): &(RowKey, Row)| row.schema >= ENDED_CALL_LAYOUT || decode_ended(&key.id, row).is_err();
+        let is_complete = oldest.rows.iter().all(has_terms);
         if is_complete {
             *self.lock() = Coverage::All;
         }
@@ -83,24 +87,24 @@ impl CallIndex {
 
     /// Gives all calls their terms, and ends then.
     pub(crate) async fn complete(&self, clock: &dyn Clock) {
-        let (mut after, mut rewritten) = (None, 0);
+        let (mut after, mut rewritten, mut delay) = (None, 0, MIN_RETRY_DELAY);
         loop {
             let now = clock.now();
             let scan = Scan { descending: true, after: after.clone(), ..Scan::new(Table::Calls, Scope::All) };
             let page = match self.store.scan(scan.limit(BATCH_SIZE).max_bytes(BATCH_BYTES), now).await {
                 Ok(page) => page,
                 Err(error) => {
-                    wait_after(&error).await;
+                    wait_after(&error, &mut delay).await;
                     continue;
                 }
             };
             let last = page.rows.iter().rev().find_map(|(key, _)| key.id.parse().ok());
             match self.rewrite(page.rows, now).await {
-                Ok(rows) => rewritten += rows,
+                Ok(rows) => (rewritten, delay) = (rewritten + rows, MIN_RETRY_DELAY),
                 // A call was removed meanwhile: read the page again.
                 Err(StoreError::Conflict { .. }) => continue,
                 Err(error) => {
-                    wait_after(&error).await;
+                    wait_after(&error, &mut delay).await;
                     continue;
                 }
             }
@@ -143,7 +147,8 @@ impl CallIndex {
     }
 }
 
-async fn wait_after(error: &StoreError) {
-    tracing::warn!(%error, "calls of an earlier version cannot be indexed; retrying");
-    tokio::time::sleep(RETRY_DELAY).await;
+async fn wait_after(error: &StoreError, delay: &mut Duration) {
+    tracing::warn!(%error, retry_in = ?delay, "calls of an earlier version cannot be indexed");
+    tokio::time::sleep(*delay).await;
+    *delay = (2 * *delay).min(MAX_RETRY_DELAY);
 }
