@@ -40,6 +40,7 @@ use toolhub_types::redact::Redactor;
 use toolhub_types::{
     event_kind::EventKind,
     ids::{ApprovalId, CallId, Tenant, ThreadId},
+    json::CompactJson,
 };
 
 /// The layout version of these records.
@@ -64,7 +65,7 @@ pub(crate) struct Approvals {
 /// An approval with its row version. Approved, it permits one call, which uses it up when it starts.
 #[derive(Clone)]
 pub(crate) struct StoredApproval {
-    pub(crate) approval: Approval,
+    pub(crate) approval: Approval<CompactJson>,
     pub(crate) partition: Partition,
     row_version: RowVersion,
 }
@@ -95,7 +96,11 @@ impl Approvals {
     }
 
     /// Stores an approval request and emits its event.
-    pub(crate) async fn ask(&self, partition: Partition, approval: Approval) -> Result<StoredApproval, StoreError> {
+    pub(crate) async fn ask(
+        &self,
+        partition: Partition,
+        approval: Approval<CompactJson>,
+    ) -> Result<StoredApproval, StoreError> {
         let now = self.clock.now();
         // An approval may be granted at the last moment, and can then be used for the same time again.
         let last_use = approval.expires_at + approval.expires_at.since(approval.asked_at);
@@ -165,9 +170,9 @@ impl Approvals {
     pub(crate) async fn answer(
         &self,
         stored: StoredApproval,
-        approval: Approval,
+        approval: Approval<CompactJson>,
         grant: Option<(RowKey, Grant)>,
-    ) -> Result<Approval, ApprovalError> {
+    ) -> Result<Approval<CompactJson>, ApprovalError> {
         let now = self.clock.now();
         let mut batch =
             Batch::new(stored.partition.clone()).with(self.write(&approval, Expect::Same(stored.row_version))?);
@@ -214,9 +219,9 @@ impl Approvals {
 
     /// An approval as it is stored: the secrets in its arguments are redacted, because the call has them and they are
     /// never shown. Arguments that an approver edited are kept until a call uses the answer.
-    fn redacted_for_storage(&self, approval: &Approval) -> Approval {
+    fn redacted_for_storage(&self, approval: &Approval<CompactJson>) -> Approval {
         let edited = approval.answer.as_ref().and_then(|answer| answer.arguments.clone());
-        let mut redacted = approval.clone().without_secrets(&self.redactor);
+        let mut redacted = approval.clone().into_parsed().without_secrets(&self.redactor);
         if let (Some(answer), ApprovalState::Approved) = (&mut redacted.answer, approval.state) {
             answer.arguments = edited;
         }
@@ -224,7 +229,7 @@ impl Approvals {
     }
 
     /// Logs a request with the link to its page: the log is read by people, not by models.
-    fn log_requested(&self, approval: &Approval) {
+    fn log_requested<A>(&self, approval: &Approval<A>) {
         let Approval { id, tool, thread, rule, expires_at, .. } = approval;
         let page = self.page_url.get().map(|url| format!("{url}/{id}"));
         let thread = thread.as_ref().map(ThreadId::as_str);
@@ -232,7 +237,7 @@ impl Approvals {
     }
 
     /// Removes an approval from the pending ones, logs and emits its resolution.
-    fn emit_resolved(&self, tenant: &Tenant, approval: &Approval) {
+    fn emit_resolved(&self, tenant: &Tenant, approval: &Approval<CompactJson>) {
         let by = approval.answer.as_ref().map(|answer| answer.by.as_str());
         let state = approval.state.display_name();
         tracing::info!(approval = %approval.id, tool = %approval.tool, state, by, "approval resolved");
@@ -252,7 +257,7 @@ impl Approvals {
         self.events.emit_for_tenant(self.clock.now(), tenant, approval.thread.as_ref(), event);
     }
 
-    fn write(&self, approval: &Approval, expect: Expect) -> Result<Write, StoreError> {
+    fn write(&self, approval: &Approval<CompactJson>, expect: Expect) -> Result<Write, StoreError> {
         let id = approval.id.into();
         let approval = &self.redacted_for_storage(approval);
         Ok(Write {

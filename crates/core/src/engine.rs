@@ -15,6 +15,7 @@ use tokio_util::{
 
 use crate::{
     approvals::Approvals,
+    argument_memory::ArgumentMemory,
     batched_records::BatchedRecords,
     events::EventLog,
     execution::Executor,
@@ -39,6 +40,7 @@ pub(crate) struct Engine {
     pub(crate) event_log: Option<Arc<EventLog>>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) scheduler: Scheduler,
+    pub(crate) argument_memory: ArgumentMemory,
     pub(crate) statuses: Arc<Statuses>,
     /// The records of threads.
     pub(crate) thread_store: Arc<ThreadStore>,

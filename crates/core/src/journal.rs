@@ -44,6 +44,7 @@ use toolhub_storage::backend::{
 };
 use toolhub_types::{
     ids::{CallId, IdempotencyKey, Tenant, ThreadId},
+    json::CompactJson,
     outcome::Outcome,
     status::Evidence,
     timestamp::Timestamp,
@@ -152,7 +153,7 @@ impl Journal {
 
     /// The write that opens a call. The row never expires: the call is still running, or its caller must learn that it
     /// was interrupted.
-    pub(crate) fn open(&self, record: &CallRecord) -> Result<Write, StoreError> {
+    pub(crate) fn open(&self, record: &CallRecord<CompactJson>) -> Result<Write, StoreError> {
         self.put_open(record, Expect::Absent)
     }
 
@@ -167,7 +168,7 @@ impl Journal {
         self.put_open(&call.record, Expect::Same(call.row_version))
     }
 
-    fn put_open(&self, record: &CallRecord, expect: Expect) -> Result<Write, StoreError> {
+    fn put_open(&self, record: &CallRecord<CompactJson>, expect: Expect) -> Result<Write, StoreError> {
         let id = record.id.into();
         let change = Change::Put { value: encode(Table::OpenCalls, &id, record)?, schema: LAYOUT, expires: None };
         Ok(Write { table: Table::OpenCalls, id, expect, change, durability: durability(record) })
@@ -324,7 +325,7 @@ impl Journal {
 }
 
 /// The outcome of a call with a key must survive a power failure, because the caller relies on it.
-fn durability(record: &CallRecord) -> Durability {
+fn durability<A>(record: &CallRecord<A>) -> Durability {
     if record.key.is_some() { Durability::PowerSafe } else { Durability::KillSafe }
 }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod approvals;
+mod argument_memory;
 mod artifact;
 mod batched_records;
 mod blocking;
@@ -20,6 +21,8 @@ mod hub;
 mod journal;
 mod monitor;
 mod offers;
+#[doc(hidden)]
+pub mod offload;
 mod pipeline;
 mod reentrancy;
 mod registration;
@@ -69,8 +72,6 @@ pub use toolhub_state::{
 
 pub use toolhub_schema::{export, schema, suggest};
 pub use toolhub_storage::{backend::StoreStats, clock, latency::Latency};
-#[doc(hidden)]
-pub use toolhub_types::digest;
 pub use toolhub_types::{
     content::Content,
     effect::Effect,
@@ -92,6 +93,8 @@ pub use toolhub_types::{
     trace::{TraceContext, TraceId},
     units,
 };
+#[doc(hidden)]
+pub use toolhub_types::{digest, json};
 
 /// The storage trait and its request types.
 pub mod backend {

@@ -13,7 +13,10 @@ use futures_util::FutureExt;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, DeserializeOwned, IgnoredAny, value::MapDeserializer};
 use serde_json::{Map, Value};
-use toolhub_core::suggest;
+use toolhub_core::{
+    json::{self, JsonLimits},
+    suggest,
+};
 
 use crate::{
     app::App,
@@ -197,7 +200,7 @@ fn parse_json_body<B: DeserializeOwned + JsonSchema>(
 /// Generates the schema of a body type.
 type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
-/// Checks media type, encoding, nesting depth and top-level type of a body before it is parsed.
+/// Checks media type, encoding, limits and top-level type of a body before it is parsed.
 fn check_readable(headers: &HeaderMap, body: &[u8], app: &App, schema_fn: SchemaFn) -> Result<(), Problem> {
     if !is_json(headers) {
         let hint = "send the header `content-type: application/json`";
@@ -207,7 +210,7 @@ fn check_readable(headers: &HeaderMap, body: &[u8], app: &App, schema_fn: Schema
         let hint = "send it uncompressed, without the header `content-encoding`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is compressed").hint(hint));
     }
-    check_depth(body, app.settings().limits.json_depth)?;
+    check_limits(body, app.settings().limits.json())?;
     require_object(body, schema_fn)
 }
 
@@ -291,28 +294,11 @@ fn is_compressed(headers: &HeaderMap) -> bool {
     headers.get_all(header::CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Refuses JSON that is nested too deeply, before it is parsed.
-fn check_depth(bytes: &[u8], max_depth: usize) -> Result<(), Problem> {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for byte in bytes {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
-                depth += 1;
-                if depth > max_depth {
-                    return Err(Problem::new(
-                        Code::INVALID_REQUEST,
-                        format!("the JSON is nested deeper than {max_depth} levels"),
-                    ));
-                }
-            }
-            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    Ok(())
+/// Refuses JSON that is nested too deeply or has too many values, before it is parsed.
+pub(crate) fn check_limits(bytes: &[u8], limits: JsonLimits) -> Result<(), Problem> {
+    json::count_values(bytes, limits)
+        .map(|_| ())
+        .map_err(|error| Problem::new(Code::INVALID_REQUEST, error.to_string()))
 }
 
 fn json_pointer(path: &serde_path_to_error::Path) -> String {

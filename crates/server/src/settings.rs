@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use toolhub_core::json::JsonLimits;
+
 use crate::scope::Scope;
 
 /// All settings of a server.
@@ -79,6 +81,8 @@ pub struct Limits {
     pub headers: usize,
     /// Deepest nesting of a JSON body.
     pub json_depth: usize,
+    /// Largest number of values in a JSON body: objects, lists and scalars, at any depth.
+    pub json_values: usize,
     /// How long the headers of a request may take to arrive.
     pub header_timeout: Duration,
     /// How long a request body may take to arrive, and how long a client may leave a response unread.
@@ -87,6 +91,13 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Largest number of open connections. Beyond it, idle connections are closed first.
     pub connections: usize,
+}
+
+impl Limits {
+    /// The limits on a JSON body.
+    pub(crate) fn json(&self) -> JsonLimits {
+        JsonLimits { values: self.json_values, depth: self.json_depth }
+    }
 }
 
 impl Default for Settings {
@@ -120,6 +131,7 @@ impl Default for Limits {
             body: 2 << 20,
             headers: 16 << 10,
             json_depth: 64,
+            json_values: JsonLimits::MAX_VALUES,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),

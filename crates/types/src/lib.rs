@@ -11,6 +11,7 @@ pub mod error;
 pub mod event_kind;
 pub mod export_format;
 pub mod ids;
+pub mod json;
 pub mod language;
 pub mod millis;
 pub mod outcome;

@@ -6,6 +6,7 @@
 
 use serde_json::Value;
 
+use toolhub_core::json::{self, JsonLimits};
 use toolhub_net::Secret;
 
 use super::{ModelError, ModelFault};
@@ -52,7 +53,7 @@ impl AttemptError {
 
 /// Classifies a response with an error status.
 pub(super) fn from_status(status: u16, body: &str, key: Option<&Secret>) -> AttemptError {
-    let mut parsed: Value = serde_json::from_str(body).unwrap_or_default();
+    let mut parsed: Value = json::parse(body.as_bytes(), JsonLimits::default()).unwrap_or_default();
     // Gemini wraps its error in a list.
     if let Some(first) = parsed.get_mut(0) {
         parsed = first.take();

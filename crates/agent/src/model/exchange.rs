@@ -7,7 +7,11 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use serde_json::Value;
 use tokio::time::Instant;
-use toolhub_core::TraceContext;
+use toolhub_core::{
+    TraceContext,
+    json::{self, JsonError, JsonLimits},
+    offload,
+};
 use toolhub_net::{
     Bytes, HeaderMap, Method, Request, Response, Secret, SecretError, SseDecoder, SseEvent,
     header::{CONTENT_TYPE, HeaderName, HeaderValue},
@@ -177,8 +181,12 @@ async fn attempt<D: Dialect>(
         return read_stream(dialect, client, response, &mut on_text).await;
     }
     let body = client.read_full_body(response).await?;
-    let response: Value = serde_json::from_slice(&body).map_err(|_| {
-        AttemptError::transient(ModelFault::Broken, "the model's response is not valid JSON or was truncated")
+    let parsed = offload::run(body.len(), move || json::parse::<Value>(&body, JsonLimits::default())).await;
+    let response = parsed.map_err(|error| match error {
+        JsonError::Invalid(_) => {
+            AttemptError::transient(ModelFault::Broken, "the model's response is not valid JSON or was truncated")
+        }
+        limit => AttemptError::permanent(ModelFault::Broken, format!("the model's response is too large: {limit}")),
     })?;
     let reply = dialect.parse_response(&response, client.key.as_ref())?;
     on_text(&reply.text);

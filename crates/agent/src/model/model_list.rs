@@ -6,6 +6,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use toolhub_core::{
+    json::{self, JsonLimits},
+    offload,
+};
 use toolhub_net::{Bytes, Method};
 
 use super::{
@@ -40,7 +44,9 @@ async fn fetch_models<D: Dialect>(dialect: &D, client: &ProviderClient) -> Resul
         Err(failure) if matches!(failure.error.status, Some(404 | 405 | 501)) => return Ok(None),
         response => response?,
     };
-    let list: Value = serde_json::from_slice(&client.read_full_body(response).await?).unwrap_or_default();
+    let body = client.read_full_body(response).await?;
+    let parsed = offload::run(body.len(), move || json::parse::<Value>(&body, JsonLimits::default())).await;
+    let list = parsed.unwrap_or_default();
     let models = list.get("data").and_then(Value::as_array);
     Ok(models.map(|models| models.iter().filter_map(|model| model["id"].as_str().map(String::from)).collect()))
 }

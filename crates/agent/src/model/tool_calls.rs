@@ -5,8 +5,10 @@
 
 use std::collections::HashSet;
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use smol_str::{SmolStr, format_smolstr};
+use toolhub_core::json::{self, JsonLimits};
 
 use super::{ModelFault, attempt_error::AttemptError};
 use crate::message::ToolCall;
@@ -89,7 +91,7 @@ impl RawArguments {
     /// Whether the arguments are a complete JSON object, which nothing can follow.
     pub(super) fn is_complete(&self) -> bool {
         match self {
-            Self::Text(text) => text.trim_end().ends_with('}') && serde_json::from_str::<Map<_, _>>(text).is_ok(),
+            Self::Text(text) => text.trim_end().ends_with('}') && is_object(text),
             Self::Json(_) => true,
         }
     }
@@ -102,7 +104,7 @@ impl RawArguments {
             Self::Json(Value::Object(object)) => (object.into(), None),
             Self::Json(other) => (empty(), Some(truncate_malformed(&other.to_string()))),
             Self::Text(text) if text.trim().is_empty() => (empty(), None),
-            Self::Text(text) => match serde_json::from_str::<Value>(&text) {
+            Self::Text(text) => match json::parse::<Value>(text.as_bytes(), JsonLimits::default()) {
                 Ok(Value::Object(object)) => (object.into(), None),
                 // Some servers send `null` for a tool without arguments.
                 Ok(Value::Null) => (empty(), None),
@@ -110,6 +112,11 @@ impl RawArguments {
             },
         }
     }
+}
+
+/// Whether a text is a complete JSON object.
+fn is_object(text: &str) -> bool {
+    text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 fn truncate_name(text: &str) -> SmolStr {

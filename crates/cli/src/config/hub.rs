@@ -42,6 +42,7 @@ impl Config {
             .state_store_factory(toolhub::open_store)
             .max_queued_per_tool(scheduler.max_queued_per_tool)
             .max_queued(scheduler.max_queued)
+            .max_argument_memory(scheduler.max_argument_memory)
             .run_limits(scheduler.run_limits.clone())
             .max_blocking_threads(scheduler.max_blocking_threads)
             .instance_idle_timeout(threads.instance_idle)

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use toolhub::config::Size;
 
 pub(crate) use agents::{Agent, DEMO_SCRIPT, Execution, Llm, Provider, Toolset};
 pub(crate) use auth::{Auth, AuthMode, Scope};
@@ -136,6 +137,8 @@ pub(crate) struct Scheduler {
     pub(crate) max_queued_per_tool: u32,
     /// Maximum number of queued calls, over all tools.
     pub(crate) max_queued: u32,
+    /// Maximum memory that large arguments of one tenant's calls take; further calls fail with `overloaded`.
+    pub(crate) max_argument_memory: Size,
     /// Maximum number of threads for blocking functions.
     #[schemars(range(min = 1))]
     pub(crate) max_blocking_threads: u32,
@@ -152,6 +155,7 @@ impl Default for Scheduler {
             max_concurrency: None,
             max_queued_per_tool: 1_000,
             max_queued: 10_000,
+            max_argument_memory: Size(256 << 20),
             max_blocking_threads: 64,
             max_repeats_per_run: defaults.same_call,
             max_calls_per_run: defaults.calls,

@@ -42,6 +42,7 @@ pub(crate) struct Scheduler {
     pub(crate) max_concurrency: Option<usize>,
     pub(crate) max_queued_per_tool: usize,
     pub(crate) max_queued: usize,
+    pub(crate) max_argument_memory: usize,
     pub(crate) max_blocking_threads: usize,
     pub(crate) run_limits: RunLimits,
 }
@@ -190,6 +191,7 @@ fn resolve_scheduler(raw: &raw::Scheduler) -> Scheduler {
         max_concurrency: raw.max_concurrency.map(to_usize),
         max_queued_per_tool: to_usize(raw.max_queued_per_tool),
         max_queued: to_usize(raw.max_queued),
+        max_argument_memory: usize::try_from(raw.max_argument_memory.0).unwrap_or(usize::MAX),
         max_blocking_threads: to_usize(raw.max_blocking_threads),
         run_limits: RunLimits { same_call: raw.max_repeats_per_run, calls: raw.max_calls_per_run },
     }

@@ -263,6 +263,7 @@ fn server_settings(config: &Config) -> Settings {
         body: server.body_limit,
         headers: server.header_limit,
         json_depth: server.json_depth,
+        json_values: server.json_values,
         header_timeout: server.header_timeout,
         body_timeout: server.body_timeout,
         connections: server.max_connections,

@@ -8,7 +8,7 @@ use std::{pin::pin, sync::Arc};
 use rustix::io::ioctl_fionread;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
-use toolhub_core::{CallContext, Effect, Instance, JsonState, ToolBuilder, ToolError, instance};
+use toolhub_core::{CallContext, Effect, Instance, JsonState, ToolBuilder, ToolError, instance, offload};
 
 use super::{
     Command, Limits,
@@ -193,9 +193,14 @@ async fn read_response(process: &mut Process, limits: Limits, cx: &CallContext) 
             let output = process.stderr.redact(process.output.unread());
             Failure::Exited { exit, output, request_read: true }
         })?;
+        let size = bytes.len();
+        let parse = move || response::parse_line(&bytes).map_err(|error| (error, bytes));
         // The error quotes the line, so it is built again from the redacted line.
-        let redacted = |error| response::parse_line(&process.stderr.redact(&bytes)).err().unwrap_or(error);
-        match response::parse_line(&bytes).map_err(|error| Failure::Protocol(redacted(error)))? {
+        let parsed = offload::run(size, parse).await.map_err(|(error, bytes)| {
+            let redacted = response::parse_line(&process.stderr.redact(&bytes)).err();
+            Failure::Protocol(redacted.unwrap_or(error))
+        });
+        match parsed? {
             ResponseLine::Response(response) => return Ok(response),
             ResponseLine::Progress { message, fraction: Some(fraction) } => cx.progress_at(fraction, message),
             ResponseLine::Progress { message, fraction: None } => cx.progress(message),

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
-use toolhub_core::{BoxFuture, Definition, Executor, Job, Reply, ToolError};
+use toolhub_core::{BoxFuture, Definition, Executor, Job, Reply, ToolError, offload};
 
 use super::{
     Command,
@@ -54,14 +54,18 @@ async fn run(process: &mut Process, request: &[u8], max_output: usize) -> Result
         exit = feeding => exit,
     };
     let exit = exit.map_err(Failure::LimitExceeded)?;
-    let output = process.output.unread();
+    let output = process.output.take_unread();
     if exit.is_success() {
+        let size = output.len();
+        let parse = move || response::parse_output(&output).map_err(|error| (error, output));
         // The error quotes the output, so it is built again from the redacted output.
-        let redacted = |error| response::parse_output(&process.stderr.redact(output)).err().unwrap_or(error);
-        return response::parse_output(output).map_err(|error| Failure::Protocol(redacted(error)));
+        return offload::run(size, parse).await.map_err(|(error, output)| {
+            let redacted = response::parse_output(&process.stderr.redact(&output)).err();
+            Failure::Protocol(redacted.unwrap_or(error))
+        });
     }
-    match response::parse_error(output) {
+    match response::parse_error(&output) {
         Some(error) => Err(Failure::Reported(error)),
-        None => Err(Failure::Exited { exit, output: process.stderr.redact(output), request_read: true }),
+        None => Err(Failure::Exited { exit, output: process.stderr.redact(&output), request_read: true }),
     }
 }

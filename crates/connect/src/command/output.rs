@@ -73,6 +73,12 @@ impl Output {
         &self.unread
     }
 
+    /// Takes the bytes received and not yet returned as lines.
+    pub(super) fn take_unread(&mut self) -> Vec<u8> {
+        self.scanned = 0;
+        std::mem::take(&mut self.unread)
+    }
+
     /// Resets the byte count for a new call. Returns whether the program has written nothing, as required before a request.
     pub(super) async fn begin_call(&mut self) -> bool {
         self.call_bytes = 0;

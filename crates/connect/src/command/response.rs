@@ -4,8 +4,12 @@
 //! A long-running program writes one line per request: `{"id": …, "result": …, "state": …}` or `{"id": …, "error": …}`, preceded by
 //! any number of `{"progress": …}` lines.
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
-use toolhub_core::{Effect, ErrorKind, ToolError};
+use toolhub_core::{
+    Effect, ErrorKind, ToolError,
+    json::{self, JsonError, JsonLimits},
+};
 
 use super::stderr::printable;
 
@@ -48,6 +52,8 @@ pub(super) enum ProtocolError {
         "its stdout begins with `{prefix}` and only the last line is JSON; write only JSON to stdout, and everything else to stderr"
     )]
     LeadingText { prefix: String },
+    #[error("its JSON output has more than {limit} values; make it write less")]
+    TooManyValues { limit: usize },
     #[error("its JSON output is truncated")]
     Truncated,
     #[error("it wrote more than one JSON value; it must write exactly one and exit")]
@@ -76,6 +82,7 @@ pub(super) fn parse_output(bytes: &[u8]) -> Result<Value, ProtocolError> {
     if bytes.trim_ascii().is_empty() {
         return Err(ProtocolError::Empty);
     }
+    check_limits(bytes)?;
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
     match values.next() {
         None => Err(ProtocolError::Empty),
@@ -83,7 +90,9 @@ pub(super) fn parse_output(bytes: &[u8]) -> Result<Value, ProtocolError> {
         Some(Err(error)) => Err(not_json(bytes, &error)),
         Some(Ok(value)) => {
             let rest = bytes[values.byte_offset()..].trim_ascii();
-            match (rest, values.next()) {
+            // Only whether it is JSON matters; it is not kept.
+            let second = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>().next();
+            match (rest, second) {
                 ([], _) => Ok(value),
                 (_, Some(Ok(_))) => Err(ProtocolError::MultipleValues),
                 // The scalar was only the beginning of a line of text, such as `1 file read`.
@@ -96,12 +105,13 @@ pub(super) fn parse_output(bytes: &[u8]) -> Result<Value, ProtocolError> {
 
 /// Parses the error that a program wrote before it exited with a nonzero code.
 pub(super) fn parse_error(bytes: &[u8]) -> Option<ProgramError> {
-    let Ok(Value::Object(mut members)) = serde_json::from_slice(bytes) else { return None };
+    let Ok(Value::Object(mut members)) = json::parse(bytes, JsonLimits::default()) else { return None };
     members.remove("error").and_then(ProgramError::parse)
 }
 
 /// Parses one line of a long-running program.
 pub(super) fn parse_line(bytes: &[u8]) -> Result<ResponseLine, ProtocolError> {
+    check_limits(bytes)?;
     let value: Value = serde_json::from_slice(bytes).map_err(|error| match error.is_eof() {
         true if !bytes.trim_ascii().is_empty() => ProtocolError::Truncated,
         _ => not_json(bytes, &error),
@@ -115,6 +125,15 @@ pub(super) fn parse_line(bytes: &[u8]) -> Result<ResponseLine, ProtocolError> {
     };
     let id = members.remove("id").filter(|id| !id.is_null());
     Ok(ResponseLine::Response(Response { id, result, members }))
+}
+
+/// Refuses output that takes too much memory once parsed.
+fn check_limits(bytes: &[u8]) -> Result<(), ProtocolError> {
+    match json::count_values(bytes, JsonLimits::default()) {
+        Err(JsonError::TooManyValues { limit }) => Err(ProtocolError::TooManyValues { limit }),
+        // The parser names the place where it is nested too deeply.
+        _ => Ok(()),
+    }
 }
 
 fn parse_progress(value: Value) -> ResponseLine {
@@ -183,7 +202,7 @@ impl From<ProgramError> for ToolError {
 fn not_json(bytes: &[u8], error: &serde_json::Error) -> ProtocolError {
     let lines = bytes.trim_ascii().split(|byte| *byte == b'\n');
     let last = lines.clone().next_back().unwrap_or_default();
-    if lines.count() > 1 && serde_json::from_slice::<Value>(last).is_ok() {
+    if lines.count() > 1 && serde_json::from_slice::<IgnoredAny>(last).is_ok() {
         return leading_text(bytes);
     }
     ProtocolError::NotJson { prefix: excerpt(bytes), reason: error.to_string() }

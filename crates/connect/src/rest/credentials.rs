@@ -14,6 +14,7 @@ use hyper::{
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
+use toolhub_core::json::{self, JsonLimits};
 use toolhub_net::{Origin, request_target};
 
 use super::{
@@ -206,7 +207,7 @@ impl TokenKey {
             return Err(failed(format!("the token endpoint responded {status}")));
         }
         let response: TokenResponse =
-            serde_json::from_slice(&body).map_err(|_| failed("the response contains no token".into()))?;
+            json::parse(&body, JsonLimits::default()).map_err(|_| failed("the response contains no token".into()))?;
         let lifetime = response.lifetime().unwrap_or(DEFAULT_TOKEN_LIFETIME);
         // Refreshed a little early, so that no token expires in transit.
         let margin = (lifetime / 10).min(Duration::from_secs(30));

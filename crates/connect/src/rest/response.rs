@@ -4,8 +4,12 @@
 //! unsuccessful status (`status_error.rs`).
 
 use hyper::{HeaderMap, Method, header::CONTENT_TYPE};
-use serde_json::{Value, json};
-use toolhub_core::{CallContext, Content, Effect, ErrorKind, Reply, ToolError};
+use serde_json::Value;
+use toolhub_core::{
+    CallContext, Content, Effect, ErrorKind, Reply, ToolError,
+    json::{self, JsonError, JsonLimits},
+    offload,
+};
 
 use super::{
     ResponseFormat,
@@ -33,17 +37,12 @@ pub(crate) async fn read(
     if *method == Method::HEAD {
         return Ok(Reply::from(describe_head(status.as_u16(), &headers)));
     }
-    let reply = match detect_kind(plan, &headers, &body) {
-        BodyKind::Empty => Reply::from(Value::Null),
-        BodyKind::Json => {
-            let invalid = |error: serde_json::Error| {
-                let text = format!("the response is not valid JSON (line {}, column {})", error.line(), error.column());
-                tool_error(ToolError::with_kind(ErrorKind::UpstreamError, text).hide_from_model().effect(Effect::Done))
-            };
-            Reply::from(serde_json::from_slice::<Value>(&body).map_err(invalid)?)
-        }
-        BodyKind::Text => Reply::from(Value::String(decode_text(&headers, &body))),
-        BodyKind::Binary => store_artifact(call, &headers, body).await?,
+    let expected = ExpectedBody { format: plan.response_format, is_selected: plan.select.is_some() };
+    let kind_headers = headers.clone();
+    let decoded = offload::run(body.len(), move || decode(expected, &kind_headers, body)).await;
+    let reply = match decoded.map_err(|error| tool_error(json_error(&error)))? {
+        Decoded::Value(value) => Reply::from(value),
+        Decoded::Binary(bytes) => store_artifact(call, &headers, bytes).await?,
     };
     match &plan.select {
         Some(pointer) => select(reply.output, pointer).map(Reply::from).map_err(tool_error),
@@ -55,6 +54,44 @@ fn tool_error(error: ToolError) -> RequestError {
     RequestError::Tool(Box::new(error))
 }
 
+/// The error of a response that is not JSON, or too much of it.
+fn json_error(error: &JsonError) -> ToolError {
+    let text = match error {
+        JsonError::Invalid(error) => {
+            let text = format!("the response is not valid JSON (line {}, column {})", error.line(), error.column());
+            return ToolError::with_kind(ErrorKind::UpstreamError, text).hide_from_model().effect(Effect::Done);
+        }
+        JsonError::TooManyValues { limit } => format!("The response has more than {limit} JSON values. Ask for less."),
+        JsonError::TooDeep { limit } => format!("The response is nested deeper than {limit} levels."),
+    };
+    // It depends on the arguments, and does not count against the service.
+    ToolError::new(text).uncounted().effect(Effect::Done)
+}
+
+/// What the tool says about the body of a response.
+#[derive(Clone, Copy)]
+struct ExpectedBody {
+    format: ResponseFormat,
+    /// Whether a part of it is selected, so that it must be JSON.
+    is_selected: bool,
+}
+
+/// A body whose kind is known.
+enum Decoded {
+    Value(Value),
+    Binary(Vec<u8>),
+}
+
+/// Decodes a body.
+fn decode(expected: ExpectedBody, headers: &HeaderMap, body: Vec<u8>) -> Result<Decoded, JsonError> {
+    Ok(match detect_kind(expected, headers, &body) {
+        BodyKind::Empty => Decoded::Value(Value::Null),
+        BodyKind::Json => Decoded::Value(json::parse(&body, JsonLimits::default())?),
+        BodyKind::Text => Decoded::Value(Value::String(decode_text(headers, &body))),
+        BodyKind::Binary => Decoded::Binary(body),
+    })
+}
+
 enum BodyKind {
     Empty,
     Json,
@@ -63,14 +100,14 @@ enum BodyKind {
 }
 
 /// Determines the kind of a body.
-fn detect_kind(plan: &Plan, headers: &HeaderMap, body: &[u8]) -> BodyKind {
+fn detect_kind(expected: ExpectedBody, headers: &HeaderMap, body: &[u8]) -> BodyKind {
     let (kind, _) = content_type(headers);
-    match plan.response_format {
+    match expected.format {
         _ if body.is_empty() => BodyKind::Empty,
         ResponseFormat::Json => BodyKind::Json,
         ResponseFormat::Text => BodyKind::Text,
         ResponseFormat::Binary => BodyKind::Binary,
-        ResponseFormat::Auto if plan.select.is_some() || is_json(&kind) => BodyKind::Json,
+        ResponseFormat::Auto if expected.is_selected || is_json(&kind) => BodyKind::Json,
         ResponseFormat::Auto if is_text(&kind) => BodyKind::Text,
         // No content type: sniff the body.
         ResponseFormat::Auto if kind.is_empty() => match std::str::from_utf8(body) {
@@ -124,7 +161,7 @@ async fn store_artifact(call: &CallContext, headers: &HeaderMap, body: Vec<u8>) 
     let failed = || tool_error(ToolError::new("The response could not be stored.").uncounted().effect(Effect::Done));
     let artifact = call.store_artifact(&kind, body).await.ok_or_else(failed)?;
     let Content::Artifact { id, .. } = &artifact else { return Err(failed()) };
-    let output = json!({"artifactId": id, "mimeType": kind, "bytes": bytes});
+    let output = serde_json::json!({"artifactId": id, "mimeType": kind, "bytes": bytes});
     Ok(Reply { content: vec![Content::text(output.to_string()), artifact], output })
 }
 
@@ -132,9 +169,9 @@ async fn store_artifact(call: &CallContext, headers: &HeaderMap, body: Vec<u8>) 
 fn describe_head(status: u16, headers: &HeaderMap) -> Value {
     const REPORTED_HEADERS: [&str; 6] =
         ["content-type", "content-length", "last-modified", "etag", "expires", "cache-control"];
-    let text = |name: &&str| Some(((*name).to_owned(), json!(headers.get(*name)?.to_str().ok()?)));
+    let text = |name: &&str| Some(((*name).to_owned(), serde_json::json!(headers.get(*name)?.to_str().ok()?)));
     let headers: serde_json::Map<String, Value> = REPORTED_HEADERS.iter().filter_map(text).collect();
-    json!({"status": status, "headers": headers})
+    serde_json::json!({"status": status, "headers": headers})
 }
 
 /// The selected part of the output.

@@ -7,7 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use hyper::{HeaderMap, header::RETRY_AFTER};
 use serde_json::Value;
-use toolhub_core::{Effect, ErrorKind, ToolError, clock::Timestamp};
+use toolhub_core::{
+    Effect, ErrorKind, ToolError,
+    clock::Timestamp,
+    json::{self, JsonLimits},
+};
 
 use super::{
     encode::percent_encode,
@@ -74,7 +78,7 @@ fn with_excerpt(text: &str, excerpt: &str) -> String {
 /// A redacted excerpt of the body.
 fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> String {
     let text = response::decode_text(headers, body);
-    let mut text = match serde_json::from_str::<Value>(&text) {
+    let mut text = match json::parse::<Value>(text.as_bytes(), JsonLimits::default()) {
         Ok(mut json) => {
             redact_members(&mut json);
             json.to_string()

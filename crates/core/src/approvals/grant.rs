@@ -15,6 +15,7 @@ use toolhub_storage::backend::{Partition, PartitionKind, RowKey, Table};
 use toolhub_types::{
     digest,
     ids::{ApprovalId, Caller, Tenant, ThreadId},
+    json::CompactJson,
     timestamp::Timestamp,
     tool::{Definition, ToolName},
 };
@@ -70,7 +71,7 @@ impl GrantScope {
     /// thread or server to cover.
     pub(crate) fn from_outcome(
         outcome: ApprovalOutcome,
-        approval: &Approval,
+        approval: &Approval<CompactJson>,
         tool: &Definition,
     ) -> Result<Option<Self>, &'static str> {
         let name = || approval.tool.clone();
@@ -115,7 +116,7 @@ impl Grant {
     pub(crate) fn new(
         key: &RowKey,
         covers: GrantScope,
-        approval: &Approval,
+        approval: &Approval<CompactJson>,
         answer: &Answer,
         tools: &[ToolVersion<'_>],
     ) -> Self {

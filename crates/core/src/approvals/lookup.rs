@@ -6,7 +6,10 @@ use super::{APPROVAL_ID_PREFIX, Approval, Approvals, LAYOUT, StoredApproval, dec
 use toolhub_storage::backend::{
     Cursor, Partition, PartitionKind, RowKey, RowVersion, Scan, Scope, StoreError, Table, decode, read_all,
 };
-use toolhub_types::ids::{ApprovalId, Tenant};
+use toolhub_types::{
+    ids::{ApprovalId, Tenant},
+    json::CompactJson,
+};
 
 /// Maximum number of rows read per scan of a filtered list.
 const MAX_SCAN_BATCH: usize = 500;
@@ -60,7 +63,7 @@ impl Approvals {
         tenant: &Tenant,
         before: Option<ApprovalId>,
         limit: usize,
-        matches: impl Fn(&Approval) -> bool,
+        matches: impl Fn(&Approval<CompactJson>) -> bool,
     ) -> Result<Vec<StoredApproval>, StoreError> {
         // Ids increase with time and are unique, so the order does not depend on the partition and any partition will
         // do.

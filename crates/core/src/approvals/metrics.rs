@@ -29,7 +29,7 @@ pub(super) struct PendingApprovals {
 
 impl PendingApprovals {
     /// Tracks a new approval, if there is capacity.
-    pub(super) fn insert(&self, approval: &Approval, row_version: RowVersion, now: Timestamp) {
+    pub(super) fn insert<A>(&self, approval: &Approval<A>, row_version: RowVersion, now: Timestamp) {
         let mut by_id = self.lock();
         if by_id.len() >= MAX_TRACKED {
             by_id.retain(|_, (expires, _)| *expires > now);

@@ -14,15 +14,17 @@ use toolhub_types::{
     approval::{ApprovalOutcome, ApprovalState},
     digest,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, Tenant, ThreadId},
+    json::CompactJson,
     timestamp::Timestamp,
     tool::{Definition, ToolName},
 };
 
-/// A request for human approval of one call.
+/// A request for human approval of one call. `A` is the form of its arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Approval")]
 #[non_exhaustive]
-pub struct Approval {
+pub struct Approval<A = Value> {
     /// The id of the approval.
     pub id: ApprovalId,
     /// The call that requires it.
@@ -41,7 +43,7 @@ pub struct Approval {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub key: Option<IdempotencyKey>,
     /// The arguments of the call.
-    pub arguments: Value,
+    pub arguments: A,
     /// The rule that requires the approval.
     pub rule: String,
     /// The reason stated in the rule.
@@ -77,6 +79,31 @@ impl Approval {
             redactor.redact(edited);
         }
         self
+    }
+}
+
+impl Approval<CompactJson> {
+    /// The same approval with parsed arguments.
+    pub(crate) fn into_parsed(self) -> Approval {
+        Approval {
+            id: self.id,
+            call_id: self.call_id,
+            tool: self.tool,
+            caller: self.caller,
+            thread: self.thread,
+            run: self.run,
+            key: self.key,
+            arguments: self.arguments.into_value(),
+            rule: self.rule,
+            reason: self.reason,
+            asked_at: self.asked_at,
+            expires_at: self.expires_at,
+            state: self.state,
+            answer: self.answer,
+            used_by: self.used_by,
+            binding: self.binding,
+            digest: self.digest,
+        }
     }
 }
 
@@ -120,7 +147,7 @@ impl Answer {
     }
 }
 
-impl Approval {
+impl<A> Approval<A> {
     /// The state at this time: a pending or an unused approved one has timed out after its expiry.
     #[must_use]
     pub fn state_at(&self, now: Timestamp) -> ApprovalState {
@@ -155,14 +182,14 @@ pub(crate) struct ToolVersion<'a> {
 
 /// The binding of an approval for this call.
 pub(crate) fn binding(call: &Call, tool: ToolVersion<'_>) -> String {
-    let arguments = digest::hash_json(&call.arguments);
+    let arguments = digest::hash_json(&call.arguments.to_value());
     binding_digest(&tool.definition.name, tool.fingerprint, &arguments, call.thread.as_ref(), &call.caller)
 }
 
 /// The binding an existing approval would have if it were requested now.
-pub(crate) fn current_binding(approval: &Approval, tool: ToolVersion<'_>) -> String {
+pub(crate) fn current_binding(approval: &Approval<CompactJson>, tool: ToolVersion<'_>) -> String {
     let arguments = match approval.digest.as_str() {
-        "" => &digest::hash_json(&approval.arguments),
+        "" => &digest::hash_json(&approval.arguments.to_value()),
         digest => digest,
     };
     binding_digest(&tool.definition.name, tool.fingerprint, arguments, approval.thread.as_ref(), &approval.caller)

@@ -54,6 +54,8 @@ impl Approvals {
             if until <= self.clock.instant() {
                 return self.close(found, ApprovalState::TimedOut).await;
             }
+            // The row and the approval have a copy of the arguments each, which must not stay in memory during the wait.
+            drop((row, found));
             // The store's change events report an answer on another node. If they fail, the deadline ends the wait.
             let _ = tokio::time::timeout_at(until, woken).await;
         }

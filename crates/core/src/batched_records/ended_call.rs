@@ -36,7 +36,7 @@ pub(crate) struct EndedCall {
 
 impl EndedCall {
     pub(crate) fn new(context: CallContext, outcome: &Outcome) -> Self {
-        let weight_kib = 1 + estimated_bytes(&context.envelope().call.arguments) / 1024;
+        let weight_kib = 1 + context.envelope().call.arguments.compact_bytes() / 1024;
         Self {
             context,
             weight_kib: weight_kib.min(CAPACITY_KIB),
@@ -87,7 +87,8 @@ pub(super) fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Parti
             ended_at,
         } = call;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
-        let Call { head, mut arguments, .. } = context.into_call();
+        let Call { head, arguments, .. } = context.into_call();
+        let mut arguments = arguments.into_value();
         redactor.redact(&mut arguments);
         let head = Arc::unwrap_or_clone(head);
         let trace_id = head.trace_id();
@@ -139,16 +140,4 @@ pub(super) fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Parti
         }
     }
     without_thread.into_iter().chain(threads)
-}
-
-/// Estimated size of a value in memory.
-fn estimated_bytes(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 32,
-        Value::String(text) => 32 + text.len(),
-        Value::Array(items) => 32 + items.iter().map(estimated_bytes).sum::<usize>(),
-        Value::Object(fields) => {
-            32 + fields.iter().map(|(name, value)| 64 + name.len() + estimated_bytes(value)).sum::<usize>()
-        }
-    }
 }

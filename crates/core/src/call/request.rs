@@ -2,20 +2,22 @@
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{CallHead, CallerWait, ProgressSink};
-use toolhub_types::ids::IdError;
+use crate::argument_memory::ArgumentMemoryPermit;
+use toolhub_types::{ids::IdError, json::CompactJson};
 
 /// A requested call. Nothing but the format of its ids has been checked.
 #[derive(Clone)]
 pub(crate) struct Call {
     /// Its identity; `Call` dereferences to it.
     pub(crate) head: Arc<CallHead>,
-    /// The arguments for the tool.
-    pub(crate) arguments: Value,
+    /// The arguments for the tool. Large ones are text, because a call may wait for a long time.
+    pub(crate) arguments: CompactJson,
+    /// Reserves the memory of large arguments while the call exists.
+    pub(crate) argument_memory: Option<Arc<ArgumentMemoryPermit>>,
     /// Shortens the tool's timeout.
     pub(crate) timeout: Option<Duration>,
     /// Overrides the tool's number of retries.
@@ -46,10 +48,11 @@ impl Deref for Call {
 
 impl Call {
     /// A call for whose outcome the caller waits.
-    pub(crate) fn new(head: CallHead, arguments: Value) -> Self {
+    pub(crate) fn new(head: CallHead, arguments: CompactJson) -> Self {
         Self {
             head: Arc::new(head),
             arguments,
+            argument_memory: None,
             timeout: None,
             retries: None,
             external: None,

@@ -18,6 +18,7 @@ use toolhub_types::redact::Redactor;
 use toolhub_types::{
     approval::{ApprovalOutcome, ApprovalState},
     ids::{ApprovalId, Tenant},
+    json::CompactJson,
     policy::PolicyDecision,
     problem::Problem,
 };
@@ -45,7 +46,7 @@ impl ToolHub {
         limit: usize,
     ) -> Result<Vec<Approval>, StoreError> {
         let now = self.now();
-        let matches = |approval: &Approval| state.is_none_or(|wanted| approval.state_at(now) == wanted);
+        let matches = |approval: &Approval<CompactJson>| state.is_none_or(|wanted| approval.state_at(now) == wanted);
         let found = self.engine.approvals.newest(tenant, before, limit, matches).await?;
         Ok(found.into_iter().map(|permit| self.with_current_state(permit.approval)).collect())
     }
@@ -107,7 +108,12 @@ impl ToolHub {
             approval.state = ApprovalState::Approved;
             let tool = self.find_unchanged_tool(&approval)?;
             let original = self.original_arguments(tenant, &approval).await?;
-            check_answer(&tool, &approval, &answer, original.as_ref().unwrap_or(&approval.arguments))?;
+            check_answer(
+                &tool,
+                &approval,
+                &answer,
+                &original.unwrap_or_else(|| approval.arguments.to_value().into_owned()),
+            )?;
             let scope =
                 GrantScope::from_outcome(answer.outcome, &approval, &tool.definition).map_err(ApprovalError::Answer)?;
             scope.map(|scope| {
@@ -151,12 +157,17 @@ impl ToolHub {
 
     /// The arguments as the caller sent them, with secrets: for rules, and to restore what an editor saw redacted. Known only
     /// while the call is open; the approval itself holds no secrets.
-    async fn original_arguments(&self, tenant: &Tenant, approval: &Approval) -> Result<Option<Value>, StoreError> {
+    async fn original_arguments(
+        &self,
+        tenant: &Tenant,
+        approval: &Approval<CompactJson>,
+    ) -> Result<Option<Value>, StoreError> {
         let record = self.unredacted_record(tenant, approval.call_id).await?;
         Ok(record.filter(|record| record.outcome.is_none()).map(|record| record.arguments))
     }
 
-    fn with_current_state(&self, mut approval: Approval) -> Approval {
+    fn with_current_state(&self, approval: Approval<CompactJson>) -> Approval {
+        let mut approval = approval.into_parsed();
         approval.state = approval.state_at(self.now());
         approval.binding.clear();
         approval.digest.clear();
@@ -164,7 +175,7 @@ impl ToolHub {
     }
 
     /// The tool, if it has not changed since the approval was requested.
-    fn find_unchanged_tool(&self, approval: &Approval) -> Result<Arc<Tool>, ApprovalError> {
+    fn find_unchanged_tool(&self, approval: &Approval<CompactJson>) -> Result<Arc<Tool>, ApprovalError> {
         let same =
             self.get(&approval.tool).filter(|tool| current_binding(approval, tool.version()) == approval.binding);
         same.ok_or_else(|| ApprovalError::ToolChanged(approval.tool.clone()))
@@ -180,7 +191,12 @@ impl ToolHub {
 
 /// Checks that edited arguments fit the tool and that no current rule denies the call. `original` are the arguments that the
 /// approval was requested for.
-fn check_answer(tool: &Tool, approval: &Approval, answer: &Answer, original: &Value) -> Result<(), ApprovalError> {
+fn check_answer(
+    tool: &Tool,
+    approval: &Approval<CompactJson>,
+    answer: &Answer,
+    original: &Value,
+) -> Result<(), ApprovalError> {
     let redactor = &tool.services.redactor;
     let mut edited = answer.arguments.clone();
     if let Some(edited) = &mut edited {

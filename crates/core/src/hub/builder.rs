@@ -8,6 +8,7 @@ mod validation;
 use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
 
 use crate::{
+    argument_memory,
     events::{Events, Subscription},
     execution::Executor,
     extensions::Extensions,
@@ -54,6 +55,7 @@ pub struct HubBuilder {
     hooks: Vec<(String, Arc<dyn Hook>)>,
     max_concurrency: Option<usize>,
     queue_limits: QueueLimits,
+    max_argument_memory: usize,
     run_limits: RunLimits,
     max_blocking_threads: usize,
     call_retention: Duration,
@@ -133,6 +135,7 @@ impl HubBuilder {
             hooks: Vec::new(),
             max_concurrency: None,
             queue_limits: QueueLimits::default(),
+            max_argument_memory: argument_memory::DEFAULT_LIMIT,
             run_limits: RunLimits::default(),
             max_blocking_threads: 64,
             call_retention: 30 * DAY,
@@ -231,6 +234,13 @@ impl HubBuilder {
     /// Maximum number of queued calls of all tools, and separately of calls that wait for approval. Default: 10,000.
     pub fn max_queued(mut self, calls: usize) -> Self {
         self.queue_limits.total = calls;
+        self
+    }
+
+    /// Maximum memory, in bytes, that large arguments of one tenant's calls take while they wait and run; a further call is
+    /// refused with `overloaded`. Default: 256 MiB.
+    pub fn max_argument_memory(mut self, bytes: usize) -> Self {
+        self.max_argument_memory = bytes;
         self
     }
 

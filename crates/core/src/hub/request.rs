@@ -36,7 +36,7 @@ impl<'hub> CallRequest<'hub> {
         let clock = &engine.services.clock;
         let arrived_at = clock.now();
         let head = CallHead::new(CallId::mint(arrived_at), tool, arrived_at, clock.instant());
-        let submission = Submission::from(Box::new(Call::new(head, arguments)));
+        let submission = Submission::from(Box::new(Call::new(head, arguments.into())));
         Self { engine, submission }
     }
 

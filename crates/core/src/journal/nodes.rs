@@ -106,14 +106,14 @@ impl LeaseMonitor {
 mod tests {
     use super::*;
     use crate::journal::CallRecord;
-    use toolhub_types::ids::CallId;
+    use toolhub_types::{ids::CallId, json::CompactJson};
 
     fn call(node: &str) -> OpenCall {
         let text = serde_json::json!({
             "id": CallId::mint(Timestamp::from_millis(1)), "tool": "pay", "caller": "local", "arguments": {},
             "status": "executing", "openedAt": Timestamp::from_millis(1), "opening": {"node": node, "starts": 1},
         });
-        let record: CallRecord = serde_json::from_value(text).unwrap();
+        let record: CallRecord<CompactJson> = serde_json::from_value(text).unwrap();
         OpenCall { record, row_version: RowVersion { number: 1, stamp: 1 } }
     }
 

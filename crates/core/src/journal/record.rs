@@ -16,6 +16,7 @@ use toolhub_types::redact::Redactor;
 use toolhub_types::{
     content::Content,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
+    json::CompactJson,
     outcome::{Outcome, Status},
     timestamp::Timestamp,
     tool::ToolName,
@@ -39,11 +40,12 @@ pub(super) fn decode_call(table: Table, id: &SmolStr, row: &Row) -> Result<CallR
     }
 }
 
-/// A call in the journal.
+/// A call in the journal. `A` is the form of its arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CallRecord")]
 #[non_exhaustive]
-pub struct CallRecord {
+pub struct CallRecord<A = Value> {
     /// The call.
     pub id: CallId,
     /// The tool.
@@ -60,7 +62,7 @@ pub struct CallRecord {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub key: Option<IdempotencyKey>,
     /// The arguments of the tool.
-    pub arguments: Value,
+    pub arguments: A,
     /// The current status.
     pub status: Status,
     /// The approval it waits for, or the one it was made with.
@@ -114,7 +116,7 @@ pub(crate) struct Opening {
 /// An open call and its row version. Closing it requires the current row version.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenCall {
-    pub(crate) record: CallRecord,
+    pub(crate) record: CallRecord<CompactJson>,
     pub(crate) row_version: RowVersion,
 }
 
@@ -129,9 +131,9 @@ pub(crate) struct Claim {
     pub(crate) at: Timestamp,
 }
 
-impl CallRecord {
+impl<A> CallRecord<A> {
     /// The record of a call that is about to run.
-    pub(crate) fn opened(head: &CallHead, tool: ToolName, arguments: Value, now: Timestamp) -> Self {
+    pub(crate) fn opened(head: &CallHead, tool: ToolName, arguments: A, now: Timestamp) -> Self {
         Self {
             id: head.id,
             tool,
@@ -149,7 +151,9 @@ impl CallRecord {
             opening: None,
         }
     }
+}
 
+impl CallRecord {
     /// The record in a row of the table `calls`; `None` for another table, and if it cannot be read.
     pub(crate) fn of_row(key: &RowKey, row: &Row) -> Option<Self> {
         (key.table == Table::Calls).then(|| decode_ended(&key.id, row).ok()).flatten()
@@ -164,12 +168,29 @@ impl CallRecord {
     pub(crate) fn may_be_repeated(&self, now: Timestamp) -> bool {
         self.key.is_some() && now.since(self.opened_at) < KEY_RETENTION
     }
+}
 
+impl CallRecord<CompactJson> {
     /// The record with its outcome. The call will not run again, so the secrets in its arguments are redacted.
-    pub(crate) fn closed(mut self, outcome: Outcome, redactor: &Redactor) -> Self {
-        redactor.redact(&mut self.arguments);
-        let approval = outcome.approval.or(self.approval);
-        Self { status: outcome.status, approval, outcome: Some(outcome), opening: None, ..self }
+    pub(crate) fn closed(self, outcome: Outcome, redactor: &Redactor) -> CallRecord {
+        let mut arguments = self.arguments.into_value();
+        redactor.redact(&mut arguments);
+        CallRecord {
+            id: self.id,
+            tool: self.tool,
+            caller: self.caller,
+            thread: self.thread,
+            run: self.run,
+            key: self.key,
+            arguments,
+            status: outcome.status,
+            approval: outcome.approval.or(self.approval),
+            external_until: self.external_until,
+            trace_id: self.trace_id,
+            opened_at: self.opened_at,
+            outcome: Some(outcome),
+            opening: None,
+        }
     }
 }
 

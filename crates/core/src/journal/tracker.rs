@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CallRecord, OpenCall};
 use crate::call::{Call, CallHead, ReportError};
-use toolhub_types::{error::ToolError, ids::ApprovalId, outcome::Status, timestamp::Timestamp, tool::ToolName};
+use toolhub_types::{
+    error::ToolError, ids::ApprovalId, json::CompactJson, outcome::Status, timestamp::Timestamp, tool::ToolName,
+};
 
 /// The live status of a call.
 pub(crate) struct CallTracker {
@@ -27,7 +29,7 @@ struct TrackerState {
     /// The approval it waits for.
     approval: Option<ApprovalId>,
     /// Set when the call waits or runs externally; `null` before, because nothing reads it then.
-    arguments: Value,
+    arguments: CompactJson,
     /// Its open record, if the journal got it before the tool started.
     preopened: Option<Arc<OpenCall>>,
     /// Whether the call is in the journal.
@@ -63,7 +65,7 @@ impl CallTracker {
         let state = TrackerState {
             status: Status::Validating,
             approval: None,
-            arguments: Value::Null,
+            arguments: Value::Null.into(),
             preopened: None,
             journaled: false,
             left_for_recovery: false,
@@ -82,7 +84,7 @@ impl CallTracker {
     }
 
     /// Records that the call waits in the queue or for an approval.
-    pub(crate) fn set_waiting(&self, status: Status, approval: Option<ApprovalId>, arguments: &Value) {
+    pub(crate) fn set_waiting(&self, status: Status, approval: Option<ApprovalId>, arguments: &CompactJson) {
         let mut state = self.lock();
         (state.status, state.approval) = (status, approval);
         if state.arguments.is_null() {
@@ -101,7 +103,7 @@ impl CallTracker {
     }
 
     /// Starts the external execution with these arguments.
-    pub(crate) fn start_external_work(&self, arguments: &Value, until: Timestamp) {
+    pub(crate) fn start_external_work(&self, arguments: &CompactJson, until: Timestamp) {
         let mut state = self.lock();
         state.arguments = arguments.clone();
         (state.external, state.external_until) = (ExternalWork::InProgress, Some(until));
@@ -117,7 +119,9 @@ impl CallTracker {
     /// The arguments, while the external execution is in progress.
     pub(crate) fn external_arguments(&self) -> Option<Value> {
         let state = self.lock();
-        matches!(state.external, ExternalWork::InProgress).then(|| state.arguments.clone())
+        let arguments = matches!(state.external, ExternalWork::InProgress).then(|| state.arguments.clone());
+        drop(state);
+        arguments.map(CompactJson::into_value)
     }
 
     /// Reports the external result. After `Ok` the call ends with this result.
@@ -229,13 +233,12 @@ impl CallTracker {
     /// The current record; `None` if the name is not a valid tool name.
     pub(crate) fn record(&self) -> Option<CallRecord> {
         let tool = ToolName::new(self.head.tool.clone()).ok()?;
-        let state = self.lock();
-        Some(CallRecord {
-            status: state.status,
-            approval: state.approval,
-            external_until: state.external_until,
-            ..CallRecord::opened(&self.head, tool, state.arguments.clone(), self.head.arrived_at)
-        })
+        let (status, approval, external_until, arguments) = {
+            let state = self.lock();
+            (state.status, state.approval, state.external_until, state.arguments.clone())
+        };
+        let record = CallRecord::opened(&self.head, tool, arguments.into_value(), self.head.arrived_at);
+        Some(CallRecord { status, approval, external_until, ..record })
     }
 
     fn lock(&self) -> MutexGuard<'_, TrackerState> {

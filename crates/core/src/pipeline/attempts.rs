@@ -227,7 +227,8 @@ async fn execute(context: &CallContext) -> Result<Reply, ToolError> {
             ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None)
         );
     }
-    let job = Job { tool: &envelope.tool.definition, arguments: &envelope.call.arguments, context };
+    let arguments = envelope.call.arguments.to_value();
+    let job = Job { tool: &envelope.tool.definition, arguments: &arguments, context };
     let cancel_guard = CancelToolOnDrop(Some(context));
     let work = envelope.tool.executor.execute(job);
     let writes = !envelope.tool.state.names.is_empty() && !envelope.tool.definition.annotations.read_only;

@@ -83,11 +83,11 @@ async fn fingerprint(services: &Services, envelope: &CallEnvelope) -> Result<Fin
     let CallEnvelope { call, tool, .. } = envelope;
     let tool_identity = result_cache::ToolIdentity { name: &tool.definition.name, definition: &tool.fingerprint };
     let Some(thread) = call.thread.as_ref().filter(|_| tool.stateful) else {
-        return Ok(Fingerprint::of(&call.tenant, tool_identity, &call.arguments));
+        return Ok(Fingerprint::of(&call.tenant, tool_identity, &call.arguments.to_value()));
     };
     let versions = services.state.row_versions(&call.tenant, thread, &tool.state.names).await?;
     let states: Vec<_> = versions.iter().map(|(name, version)| (name.as_str(), *version)).collect();
-    Ok(Fingerprint::in_thread(&call.tenant, tool_identity, &call.arguments, thread, &states))
+    Ok(Fingerprint::in_thread(&call.tenant, tool_identity, &call.arguments.to_value(), thread, &states))
 }
 
 /// Caches the result of a successful call.

@@ -7,6 +7,7 @@ use std::{future::Future, panic::AssertUnwindSafe, time::Duration};
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
+use serde_json::Value;
 
 use super::{Done, Found, attempts::panic_text, output};
 use crate::{
@@ -29,15 +30,19 @@ pub(super) async fn before(found: Found) -> Result<Found, CallError> {
 async fn run_before(found: Found) -> Result<Found, CallError> {
     let Found(mut envelope) = found;
     for hook in envelope.tool.hooks.clone() {
-        let call = hooked_call(&envelope);
-        let decision = guard_hook(async || match &envelope.call.cancel {
-            None => hook.before(&call).await.map(Some),
-            Some(cancel) => cancel.run_until_cancelled(hook.before(&call)).await.transpose(),
-        });
-        match decision.await {
+        let decision = {
+            let arguments = envelope.call.arguments.to_value();
+            let call = hooked_call(&envelope, &arguments);
+            let decision = guard_hook(async || match &envelope.call.cancel {
+                None => hook.before(&call).await.map(Some),
+                Some(cancel) => cancel.run_until_cancelled(hook.before(&call)).await.transpose(),
+            });
+            decision.await
+        };
+        match decision {
             Ok(Some(BeforeDecision::Pass)) => {}
             Ok(Some(BeforeDecision::Block(reason))) => return Err(blocked(&envelope, &reason)),
-            Ok(Some(BeforeDecision::Rewrite(arguments))) => envelope.call.arguments = arguments,
+            Ok(Some(BeforeDecision::Rewrite(arguments))) => envelope.call.arguments = arguments.into(),
             Ok(Some(BeforeDecision::AddNote(text))) => envelope.extras_mut().notes.push(text),
             Ok(None) => return Err(CallError::new(ErrorKind::Cancelled)),
             // The hook was dropped because of the cancellation, and panicked in its drop.
@@ -61,8 +66,9 @@ pub(super) fn after(done: &mut Done) -> Option<BoxFuture<'_, ()>> {
 async fn run_after(done: &mut Done) {
     let envelope = done.context.envelope();
     let mut notes = envelope.notes().to_vec();
+    let arguments = envelope.call.arguments.to_value();
     for hook in &envelope.tool.hooks {
-        let call = hooked_call(envelope);
+        let call = hooked_call(envelope, &arguments);
         let result = done.result.as_ref().map(|reply| &reply.output);
         match guard_hook(|| hook.after(&call, result)).await {
             Ok(AfterDecision::Pass) => {}
@@ -106,12 +112,12 @@ where
     }
 }
 
-fn hooked_call(envelope: &CallEnvelope) -> HookedCall<'_> {
+fn hooked_call<'a>(envelope: &'a CallEnvelope, arguments: &'a Value) -> HookedCall<'a> {
     let CallEnvelope { call, tool, .. } = envelope;
     HookedCall {
         id: call.id,
         tool: &tool.definition,
-        arguments: &call.arguments,
+        arguments,
         tenant: &call.tenant,
         caller: &call.caller,
         thread: call.thread.as_ref(),

@@ -107,7 +107,7 @@ async fn history_writes(
     let tool = engine.registry.find(&record.tool).filter(|(tool, _)| !tool.definition.annotations.read_only);
     let (mut own_writes, mut separate) = (Vec::new(), Vec::new());
     let (Some((tool, _)), Some(error)) = (tool, &outcome.error) else { return (own_writes, separate) };
-    let parameters = state.redact_parameters(&record.arguments);
+    let parameters = state.redact_parameters(&record.arguments.to_value());
     let history = ExecutionHistory { started_at: record.opened_at, parameters, end_event: HistoryEvent::error(error) };
     let own_partition = Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id);
     for name in &tool.state.names {

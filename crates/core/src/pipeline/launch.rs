@@ -15,7 +15,7 @@ use crate::{
     call::{CallHead, CallReceipt},
     engine::Engine,
     journal::{CallTracker, OpenCall},
-    reentrancy,
+    reentrancy, scheduler,
 };
 use toolhub_types::{
     effect::Effect,
@@ -35,11 +35,33 @@ pub(super) fn resolve_call(engine: &Engine, submission: Submission) -> Result<Fo
         let error = replay::duplicate_call_error(call.id, false);
         return Err(resolve::RefusedCall { call: submission.call, error });
     }
+    let submission = reserve_argument_memory(engine, submission)?;
     resolve::find(&engine.registry, submission).inspect_err(|resolve::RefusedCall { call, .. }| {
         if let Some(thread) = &call.thread {
             engine.services.thread_activity.record_call(&call.tenant, thread, call.arrived_at);
         }
     })
+}
+
+/// Reserves the memory of large arguments for as long as the call exists.
+fn reserve_argument_memory(engine: &Engine, mut submission: Submission) -> Result<Submission, resolve::RefusedCall> {
+    let call = &mut submission.call;
+    let Some(bytes) = call.arguments.large_bytes() else { return Ok(submission) };
+    match engine.argument_memory.reserve(&call.tenant, bytes) {
+        Ok(permit) => {
+            call.argument_memory = Some(permit);
+            Ok(submission)
+        }
+        Err(exceeded) => {
+            let text = format!(
+                "the arguments of this tenant's calls would take more than {} MiB; retry when other calls have ended",
+                exceeded.limit >> 20
+            );
+            let mut error = CallError::new(ErrorKind::Overloaded).operator(text);
+            error.retry_after = Some(scheduler::RETRY_AFTER);
+            Err(resolve::RefusedCall { call: submission.call, error })
+        }
+    }
 }
 
 /// Runs a call and waits for its end. Dropping the future cancels the call.

@@ -237,7 +237,7 @@ pub(super) async fn holds_idempotency_key(
         return Ok(claim.call == call.id);
     }
     let recorded = open.record.opening.as_ref().and_then(|opening| opening.digest.clone());
-    let digest = recorded.unwrap_or_else(|| digest::hash_json(&call.arguments));
+    let digest = recorded.unwrap_or_else(|| digest::hash_json(&call.arguments.to_value()));
     let claim = Claim { call: call.id, thread: call.thread.clone(), digest, at: now };
     let batch = Batch::new(journal::claim_partition(&call.tenant, tool, key)).with(journal.claim(&claim, None)?);
     match journal.store.commit(batch, now).await {

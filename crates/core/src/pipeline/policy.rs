@@ -23,7 +23,7 @@ pub(super) use refusal::{approval_consumed, approval_expired};
 pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, CallError> {
     let Valid(envelope) = valid;
     if let Some(run) = envelope.call.run.filter(|_| !envelope.is_resumed()) {
-        let arguments = digest::canonical_json(&envelope.call.arguments);
+        let arguments = digest::canonical_json(&envelope.call.arguments.to_value());
         let now = engine.services.clock.instant();
         let (guard, name) = (&engine.scheduler.runaway_guard, &envelope.tool.definition.name);
         guard.count_call(run, name, &arguments, now).map_err(|found| {
@@ -46,7 +46,7 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
 }
 
 fn verdict(envelope: &CallEnvelope) -> PolicyDecision {
-    envelope.tool.gate.decide(&envelope.tool.definition, &envelope.call.arguments, &envelope.call.caller)
+    envelope.tool.gate.decide(&envelope.tool.definition, &envelope.call.arguments.to_value(), &envelope.call.caller)
 }
 
 /// Checks a call that has waited again, and refuses it if a rule added meanwhile denies it. Its approval is not
@@ -58,7 +58,7 @@ pub(super) fn recheck_rules(engine: &Engine, placed: Placed) -> Result<Placed, C
     if Arc::ptr_eq(&tool, &envelope.tool) {
         return Ok(placed);
     }
-    match tool.gate.decide(&tool.definition, &envelope.call.arguments, &envelope.call.caller) {
+    match tool.gate.decide(&tool.definition, &envelope.call.arguments.to_value(), &envelope.call.caller) {
         PolicyDecision::Deny(denial) => Err(forbidden(envelope, &denial)),
         PolicyDecision::Allow | PolicyDecision::Ask(_) => Ok(placed),
     }

@@ -39,7 +39,7 @@ async fn search(journal: &Journal, services: &Services, found: Found) -> Result<
     if envelope.call.idempotency_key.is_none() {
         return Ok(ReplayLookup::Miss(Found(envelope)));
     }
-    let digest = digest::hash_json(&envelope.call.arguments);
+    let digest = digest::hash_json(&envelope.call.arguments.to_value());
     envelope.extras_mut().digest = Some(digest.clone());
     let CallEnvelope { call, tool, .. } = &envelope;
     let Some(key) = &call.idempotency_key else { return Ok(ReplayLookup::Miss(Found(envelope))) };

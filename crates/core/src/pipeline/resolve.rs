@@ -44,7 +44,7 @@ pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found,
     };
     // Models often send `null` for "no arguments" where an empty object is meant.
     if call.arguments.is_null() {
-        call.arguments = Value::Object(Map::new());
+        call.arguments = Value::Object(Map::new()).into();
     }
     if tool.0.needs_thread && call.thread.is_none() {
         call.head_mut().thread = Some(ThreadId::mint());

@@ -148,7 +148,10 @@ async fn close_record(engine: &Engine, ticket: Ticket<'_>, tracker: &CallTracker
 /// Rebuilds the call from its opening record. It is detached, because its caller is gone.
 fn restore_call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: CancellationToken) -> Call {
     let (record, clock) = (&open.record, &engine.services.clock);
-    let arguments = if record.arguments.is_null() { Value::Object(Map::new()) } else { record.arguments.clone() };
+    let arguments =
+        if record.arguments.is_null() { Value::Object(Map::new()).into() } else { record.arguments.clone() };
+    let memory = |bytes| engine.argument_memory.reserve_always(&tenant, bytes);
+    let argument_memory = record.arguments.large_bytes().map(memory);
     let opening = record.opening.as_deref();
     let head = CallHead {
         tenant,
@@ -165,6 +168,7 @@ fn restore_call(engine: &Engine, tenant: Tenant, open: &OpenCall, cancel: Cancel
         external: opening.and_then(|opening| opening.external),
         wait: if open.is_waiting() { CallerWait::Detached } else { CallerWait::DetachedNoApproval },
         cancel: Some(cancel),
+        argument_memory,
         ..Call::new(head, arguments)
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn check(engine: &Engine, found: Found) -> Result<Valid, CallError> {
 /// Validates without counting a mistake: for arguments that a person has edited.
 pub(super) fn check_schema(found: Found) -> Result<Valid, Box<(CallError, CallEnvelope)>> {
     let Found(envelope) = found;
-    match envelope.tool.schema.check(&envelope.call.arguments) {
+    match envelope.tool.schema.check(&envelope.call.arguments.to_value()) {
         Ok(()) => Ok(Valid(envelope)),
         Err(problems) => Err(Box::new((invalid_arguments(&envelope.tool.definition.name, problems), envelope))),
     }
@@ -40,7 +40,7 @@ fn note_mistake(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) 
         (None, Some(thread)) => MistakeScope::Thread(call.tenant.clone(), thread.clone()),
         (None, None) => return error,
     };
-    let (arguments, now) = (digest::canonical_json(&call.arguments), engine.services.clock.instant());
+    let (arguments, now) = (digest::canonical_json(&call.arguments.to_value()), engine.services.clock.instant());
     let count = engine.scheduler.runaway_guard.count_mistake(scope, &tool.definition.name, &arguments, now);
     if let Some(stop) = mistake_text(count) {
         error.model = format!("{}\n{stop}", error.model);

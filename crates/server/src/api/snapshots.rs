@@ -12,7 +12,7 @@ use toolhub_core::{ErrorKind, SnapshotRestore};
 use super::threads::{self, ThreadPath};
 use crate::{
     app::App,
-    extract::{FromBody, Params},
+    extract::{self, FromBody, Params},
     json::Json,
     operation::Operation,
     problem::{ApiResult, Code, Problem},
@@ -50,7 +50,8 @@ impl FromBody for SnapshotBody {
         operation.body::<Value>(true);
     }
 
-    fn from_body(_: &HeaderMap, body: Bytes, _: &App) -> Result<Self, Problem> {
+    fn from_body(_: &HeaderMap, body: Bytes, app: &App) -> Result<Self, Problem> {
+        extract::check_limits(&body, app.settings().limits.json())?;
         let text = String::from_utf8(body.into())
             .map_err(|_| Problem::new(Code::INVALID_JSON, "the body is not valid UTF-8"))?;
         if text.trim().is_empty() {

@@ -141,6 +141,20 @@ async fn json_nested_without_end_is_refused() {
 }
 
 #[tokio::test]
+async fn json_of_too_many_values_is_refused_and_the_limit_is_named() {
+    let server = start_server(settings()).await;
+    let wide = |unit: &str, count: usize| format!("{{\"arguments\":{{\"a\":[{}]}}}}", vec![unit; count].join(","));
+    // The body, its arguments and the list count too.
+    let response = server.request(CALL_ECHO, wide("0", 99_997).as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{}", &response[..500.min(response.len())]);
+    for bomb in [wide("0", 99_998), wide("[0]", 450_000), wide(r#"{"a":0}"#, 230_000)] {
+        let response = server.request(CALL_ECHO, bomb.as_bytes()).await;
+        assert!(response.starts_with("HTTP/1.1 422") && response.contains("more than 100000 values"), "{response}");
+    }
+    server.assert_echo().await;
+}
+
+#[tokio::test]
 async fn a_connection_on_which_nothing_is_asked_is_closed_in_time_and_one_in_use_is_not() {
     let mut settings = short_timeouts();
     settings.limits.idle_timeout = Duration::from_millis(600);

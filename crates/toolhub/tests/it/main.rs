@@ -88,4 +88,5 @@ mod threads;
 mod toolsets;
 mod traces;
 mod validation;
+mod wide_arguments;
 mod wire;

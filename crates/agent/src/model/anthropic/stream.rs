@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use toolhub_core::json::{self, JsonLimits};
 use toolhub_net::{Secret, SseEvent};
 
 use super::{
@@ -42,8 +43,8 @@ impl StreamDecoder for MessageDecoder {
         key: Option<&Secret>,
         on_text: &mut (dyn FnMut(&str) + Send),
     ) -> Result<bool, AttemptError> {
-        let data: Value =
-            serde_json::from_str(&event.data).map_err(|_| provider_json::malformed_response("an event is not JSON"))?;
+        let data: Value = json::parse(event.data.as_bytes(), JsonLimits::default())
+            .map_err(|_| provider_json::malformed_response("an event is not JSON"))?;
         // The `type` field is authoritative; the event name only repeats it.
         match provider_json::text(data.get("type")) {
             "message_start" => self.token_counts.update(data.pointer("/message/usage")),

@@ -4,6 +4,7 @@
 //! id once, in each chunk, or never. A chunk belongs to the call with its index, unless it starts another one.
 
 use serde_json::Value;
+use toolhub_core::json::{self, JsonLimits};
 use toolhub_net::{Secret, SseEvent};
 
 use super::{
@@ -52,8 +53,8 @@ impl StreamDecoder for ChunkDecoder {
             self.done = true;
             return Ok(true);
         }
-        let chunk: Value =
-            serde_json::from_str(data).map_err(|_| provider_json::malformed_response("a chunk is not JSON"))?;
+        let chunk: Value = json::parse(data.as_bytes(), JsonLimits::default())
+            .map_err(|_| provider_json::malformed_response("a chunk is not JSON"))?;
         let has_error = chunk.get("error").is_some_and(|error| !error.is_null());
         if has_error || event.name == "error" || chunk.get("object").is_some_and(|object| object == "error") {
             return Err(attempt_error::from_error_event(&chunk, key));

@@ -30,6 +30,9 @@ pub(crate) struct Server {
     /// Maximum nesting depth of JSON.
     #[schemars(range(min = 1, max = 512))]
     pub(crate) json_depth: u16,
+    /// Maximum number of values in the JSON of a request: objects, lists and scalars, at any depth.
+    #[schemars(range(min = 100))]
+    pub(crate) json_values: u32,
     /// Timeout for receiving the headers.
     pub(crate) header_timeout: PositiveDuration,
     /// Timeout for receiving the body.
@@ -53,6 +56,7 @@ impl Default for Server {
             header_limit: Size(16 << 10),
             body_limit: Size(2 << 20),
             json_depth: 64,
+            json_values: 100_000,
             header_timeout: seconds(10),
             body_timeout: seconds(30),
             max_connections: 4_096,

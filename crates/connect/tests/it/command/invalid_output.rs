@@ -35,6 +35,17 @@ async fn each_sort_of_bad_output_has_an_error_of_its_own() {
 }
 
 #[tokio::test]
+async fn output_of_too_many_values_is_not_parsed() {
+    let one_shot = python("print('[' + ','.join(['[0]'] * 400_000) + ']')").max_output(4_000_000);
+    let outcome = call(one_shot.tool("it"), json!({})).await;
+    assert!(expect_error(&outcome).contains("more than 100000 values"), "{}", expect_error(&outcome));
+    let line = "for line in sys.stdin: print('{\"result\": [' + ','.join(['0'] * 200_000) + ']}', flush=True)";
+    let long_running = python(&format!("import sys\n{line}")).max_output(4_000_000).max_line(4_000_000);
+    let outcome = call(long_running.stateful_tool("it"), json!({})).await;
+    assert!(expect_error(&outcome).contains("more than 100000 values"), "{}", expect_error(&outcome));
+}
+
+#[tokio::test]
 async fn a_secret_that_a_program_was_given_is_not_repeated() {
     let program = python("import os, sys; print(os.environ['TOKEN'], file=sys.stderr); exit(1)");
     let outcome = call(program.env("TOKEN", "canary-4711-0815").tool("it"), json!({})).await;

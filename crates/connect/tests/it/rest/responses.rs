@@ -216,6 +216,22 @@ async fn an_answer_is_read_only_up_to_its_limit() {
 }
 
 #[tokio::test]
+async fn an_answer_of_too_many_values_is_not_parsed() {
+    let server = Server::new(|seen| {
+        let count = if seen.target == "/wide" { 900_000 } else { 99_999 };
+        http_response(200, "application/json", format!("[{}]", vec!["0"; count].join(",")))
+    })
+    .await;
+    let exact = hub(allow_local(Rest::get(server.url("/exact")))).await;
+    call(&exact, json!({})).await.assert_success();
+    let wide = hub(allow_local(Rest::get(server.url("/wide")))).await;
+    let outcome = call(&wide, json!({})).await;
+    let text = outcome.assert_error(ErrorKind::ToolError);
+    assert!(text.contains("more than 100000 JSON values"), "{text}");
+    assert!(!outcome.error.unwrap().counts, "the size depends on the arguments, not on the service");
+}
+
+#[tokio::test]
 async fn an_answer_without_a_body_may_say_how_the_body_would_be_packed() {
     let server = Server::new(|seen| {
         let status = if seen.target == "/nothing" { 204 } else { 200 };

@@ -13,6 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{BuildError, HubBuilder, validation::ValidatedParts};
 use crate::{
     approvals::Approvals,
+    argument_memory::ArgumentMemory,
     batched_records::BatchedRecords,
     blocking::BlockingPool,
     engine::{Engine, Shutdown},
@@ -129,6 +130,7 @@ impl HubBuilder {
                 event_log,
                 approvals,
                 scheduler: Scheduler::new(self.max_concurrency, self.queue_limits, self.run_limits),
+                argument_memory: ArgumentMemory::new(self.max_argument_memory),
                 statuses,
                 thread_store,
                 services,

@@ -20,6 +20,7 @@ use toolhub_types::{
     content::Content,
     effect::Effect,
     error::{CallError, ErrorKind},
+    json::CompactJson,
     outcome::Outcome,
 };
 
@@ -27,7 +28,7 @@ use toolhub_types::{
 pub(super) struct CommitPlan<'a> {
     engine: &'a Engine,
     envelope: &'a CallEnvelope,
-    record: CallRecord,
+    record: CallRecord<CompactJson>,
     /// The row version of the opening record, if the call was opened.
     opening_version: Option<RowVersion>,
 }
@@ -180,7 +181,7 @@ impl<'a> CommitPlan<'a> {
             None => HistoryEvent::success(&outcome.output),
             Some(error) => HistoryEvent::error(error),
         };
-        let parameters = self.engine.services.state.redact_parameters(&self.envelope.call.arguments);
+        let parameters = self.engine.services.state.redact_parameters(&self.envelope.call.arguments.to_value());
         Some(ExecutionHistory { started_at: outcome.started_at + outcome.queued, parameters, end_event: end })
     }
 

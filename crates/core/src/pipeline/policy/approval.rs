@@ -24,6 +24,7 @@ use toolhub_types::{
     digest,
     error::{CallError, ErrorKind},
     ids::ApprovalId,
+    json::CompactJson,
     outcome::Status,
     policy::{ApprovalRequirement, PolicyDecision},
     timestamp::Timestamp,
@@ -142,7 +143,7 @@ fn new_approval(
     envelope: &CallEnvelope,
     requirement: &ApprovalRequirement,
     binding: &str,
-) -> Approval {
+) -> Approval<CompactJson> {
     let (call, now) = (&envelope.call, engine.services.clock.now());
     Approval {
         id: ApprovalId::mint(now),
@@ -161,7 +162,7 @@ fn new_approval(
         answer: None,
         used_by: None,
         binding: binding.to_owned(),
-        digest: digest::hash_json(&call.arguments),
+        digest: digest::hash_json(&call.arguments.to_value()),
     }
 }
 
@@ -200,7 +201,7 @@ async fn wait_for_answer(
     };
     let answered = match select(pin!(answered), pin!(left_for_recovery)).await {
         Either::Left((answered, _)) => answered,
-        Either::Right(_) => return Err(interrupted_by_shutdown(&pending.approval)),
+        Either::Right(_) => return Err(interrupted_by_shutdown(pending.approval.id)),
     };
     let Ok(answered) = answered else {
         return Err(approval_required(envelope, pending.approval.id, requirement.model_reason.as_deref()));
@@ -212,7 +213,7 @@ async fn wait_for_answer(
         }
         // Cancelled by the shutdown: the request stays, so that the caller can repeat the call after the restart.
         None if envelope.tracker.as_ref().is_some_and(|tracker| tracker.is_cancelled_by_shutdown()) => {
-            Err(interrupted_by_shutdown(&pending.approval))
+            Err(interrupted_by_shutdown(pending.approval.id))
         }
         None => {
             // If this write fails, the request times out.
@@ -301,9 +302,9 @@ fn allow_with_approval(mut envelope: CallEnvelope, stored: StoredApproval) -> Re
         let redactor = &envelope.tool.services.redactor;
         redactor.redact(&mut redacted);
         // That all redacted values can be restored was checked when the answer was accepted.
-        redactor.restore(&mut arguments, &envelope.call.arguments);
+        redactor.restore(&mut arguments, &envelope.call.arguments.to_value());
         envelope.extras_mut().notes.push(format!("A person changed the arguments of this call to {redacted}."));
-        envelope.call.arguments = arguments;
+        envelope.call.arguments = arguments.into();
         let Valid(edited) = validate::check_schema(Found(envelope)).map_err(|refused| refused.0)?;
         envelope = edited;
         if let PolicyDecision::Deny(denial) = verdict(&envelope) {

@@ -63,14 +63,14 @@ pub(super) fn approval_required(envelope: &CallEnvelope, id: ApprovalId, reason:
 }
 
 /// The time limit to answer the request, or to use the approval, has passed.
-pub(in crate::pipeline) fn approval_expired(approval: &Approval, what: &str) -> CallError {
+pub(in crate::pipeline) fn approval_expired<A>(approval: &Approval<A>, what: &str) -> CallError {
     let error = CallError::new(ErrorKind::ApprovalTimeout).operator(format!("approval {} {what}", approval.id));
     error.detail(Detail::Approval(approval.id))
 }
 
 /// An identical call has consumed the approval first. If it has the same idempotency key, it is the same call, and its
 /// outcome will be replayed.
-pub(in crate::pipeline) fn approval_consumed(envelope: &CallEnvelope, approval: &Approval) -> CallError {
+pub(in crate::pipeline) fn approval_consumed<A>(envelope: &CallEnvelope, approval: &Approval<A>) -> CallError {
     if envelope.call.idempotency_key.is_some() && envelope.call.idempotency_key == approval.key {
         return CallError::new(ErrorKind::IdempotencyInProgress);
     }
@@ -79,9 +79,9 @@ pub(in crate::pipeline) fn approval_consumed(envelope: &CallEnvelope, approval: 
 }
 
 /// The hub was shut down while the call awaited approval; the tool has not run.
-pub(super) fn interrupted_by_shutdown(approval: &Approval) -> CallError {
+pub(super) fn interrupted_by_shutdown(approval: ApprovalId) -> CallError {
     CallError::new(ErrorKind::Interrupted)
-        .operator(format!("the hub was shut down while the call waited for approval {}", approval.id))
+        .operator(format!("the hub was shut down while the call waited for approval {approval}"))
         .model("The call was interrupted before it began.")
-        .detail(Detail::Approval(approval.id))
+        .detail(Detail::Approval(approval))
 }

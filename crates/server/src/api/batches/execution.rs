@@ -62,7 +62,7 @@ impl Batch<'_> {
             .enumerate()
             .filter_map(|(index, call)| {
                 let arguments = call.arguments.as_ref().ok()?;
-                Some(self.request(index, call, arguments, prefer))
+                Some(self.request(index, call, arguments.to_value().into_owned(), prefer))
             })
             .collect();
         let ids: Vec<CallId> = requests.iter().map(CallRequest::id).collect();
@@ -83,10 +83,10 @@ impl Batch<'_> {
         ends.collect()
     }
 
-    fn request(&self, index: usize, call: &RequestedCall, arguments: &Value, prefer: Prefer) -> CallRequest<'_> {
+    fn request(&self, index: usize, call: &RequestedCall, arguments: Value, prefer: Prefer) -> CallRequest<'_> {
         let mut request = self
             .hub
-            .call(call.tool.as_str(), arguments.clone())
+            .call(call.tool.as_str(), arguments)
             .tenant(self.principal.tenant.clone())
             .caller(self.principal.caller.clone())
             .thread(self.thread.as_str());

@@ -6,7 +6,10 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use toolhub_core::export::Format;
+use toolhub_core::{
+    export::Format,
+    json::{self, CompactJson, JsonError, JsonLimits},
+};
 
 use super::shape;
 use crate::problem::{ApiResult, Code, Problem};
@@ -39,7 +42,7 @@ pub(super) struct RequestedCall {
     /// The tool's name, as the model wrote it.
     pub(super) tool: String,
     /// The arguments, or the error text for the model.
-    pub(super) arguments: Result<Value, String>,
+    pub(super) arguments: Result<CompactJson, String>,
 }
 
 /// Parses a message in this format; without one, `{"calls": [{"tool", "arguments", "callId"}]}` or the list.
@@ -78,7 +81,7 @@ fn parse_plain(message: Value) -> ApiResult<Vec<RequestedCall>> {
         let value = call.get_mut("arguments").map(Value::take).unwrap_or_default();
         let arguments = if value.is_null() { Value::Object(Map::new()) } else { value };
         let id = text(&call, "callId").map(Value::from);
-        RequestedCall { id, tool: text(&call, "tool").unwrap_or_default(), arguments: Ok(arguments) }
+        RequestedCall { id, tool: text(&call, "tool").unwrap_or_default(), arguments: Ok(arguments.into()) }
     };
     Ok(calls.into_iter().map(parse).collect())
 }
@@ -180,21 +183,22 @@ fn parse_call(id: Option<Value>, mut call: Value, arguments: &str) -> RequestedC
     };
     let value = call.get_mut(arguments).map(Value::take).unwrap_or_default();
     let arguments = match value {
-        Value::Null => Ok(Value::Object(Map::new())),
+        Value::Null => Ok(Value::Object(Map::new()).into()),
         // Models often send an empty string instead of an empty object.
-        Value::String(text) if text.trim().is_empty() => Ok(Value::Object(Map::new())),
+        Value::String(text) if text.trim().is_empty() => Ok(Value::Object(Map::new()).into()),
         Value::String(text) => parse_arguments(&tool, &text),
-        value => Ok(value),
+        value => Ok(value.into()),
     };
     RequestedCall { id, tool, arguments }
 }
 
-fn parse_arguments(tool: &str, text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| {
-        format!(
+fn parse_arguments(tool: &str, text: &str) -> Result<CompactJson, String> {
+    json::parse(text.as_bytes(), JsonLimits::default()).map_err(|error| match error {
+        JsonError::Invalid(error) => format!(
             "The arguments of `{tool}` are not valid JSON: {error}. Nothing was done. Make the call again with the arguments as \
              one complete JSON object."
-        )
+        ),
+        limit => format!("The arguments of `{tool}` are too large: {limit}. Nothing was done. Send less at once."),
     })
 }
 
@@ -211,7 +215,9 @@ mod tests {
     #[track_caller]
     fn check(format: Option<Format>, message: &Value, expected: &[(Value, &str, Value)]) {
         let requested = parse(format, message.clone()).unwrap_or_else(|_| panic!("not a message: {message}"));
-        let calls = requested.into_iter().map(|call| (call.id.unwrap_or_default(), call.tool, call.arguments));
+        let arguments = |call: RequestedCall| call.arguments.map(CompactJson::into_value);
+        let calls =
+            requested.into_iter().map(|call| (call.id.clone().unwrap_or_default(), call.tool.clone(), arguments(call)));
         let expected = expected.iter().cloned().map(|(id, tool, arguments)| (id, tool.to_owned(), Ok(arguments)));
         assert_eq!(calls.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{message}");
     }
@@ -329,7 +335,7 @@ mod tests {
         let help = |index: usize| requested[index].arguments.as_ref().err().map(String::as_str).unwrap_or_default();
         assert!(help(0).contains("not valid JSON"), "{requested:?}");
         assert!((1..4).all(|index| help(index).contains("names no tool")), "{requested:?}");
-        assert_eq!((requested[4].tool.as_str(), &requested[4].arguments), ("now", &Ok(json!({}))));
+        assert_eq!((requested[4].tool.as_str(), &requested[4].arguments), ("now", &Ok(json!({}).into())));
         let list = json!([{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}]);
         let requested = parse(Some(Format::Mcp), list).expect("a message");
         assert!(requested[0].arguments.as_ref().is_err_and(|help| help.contains("tools/list")), "{requested:?}");
