@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod call;
 pub(crate) mod calls;
 pub(crate) mod chat;
+pub(crate) mod clock;
 pub(crate) mod completions;
 pub(crate) mod config_command;
 pub(crate) mod demo_words;

@@ -34,8 +34,8 @@ use clap::{
 
 use crate::{
     commands::{
-        approvals, audit, backup, call, calls, chat, completions, config_command, demo_words, doctor, events, import,
-        keys, reload, restore, runs, state, stub_llm, threads, tools, version,
+        approvals, audit, backup, call, calls, chat, clock, completions, config_command, demo_words, doctor, events,
+        import, keys, reload, restore, runs, state, stub_llm, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -98,6 +98,9 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Make the server read its config again
     Reload(reload::ReloadArgs),
+    /// Accept the machine's clock after a jump
+    #[command(subcommand)]
+    Clock(clock::ClockCommand),
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(config_command::ConfigCommand),
@@ -180,6 +183,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Events(args) => events::run(session, &args).await,
         Command::Audit(args) => audit::run(session, &args).await,
         Command::Reload(_) => reload::run(session).await,
+        Command::Clock(command) => clock::run(session, &command).await,
         Command::Config(config) => config_command::run(session, &config).await,
         Command::Import(import) => import::run(session, import).await,
         Command::Keys(keys) => keys::run(session, keys).await,

@@ -98,10 +98,10 @@ pub trait Backend: Send + Sync + 'static {
         "other"
     }
 
-    /// Whether the store can write. `false` if an internal failure, such as a panic of its writer thread, makes it refuse all
-    /// commits, at least for now. Must be cheap; makes no request, so an unreachable store may still return `true`.
-    fn is_writable(&self) -> bool {
-        true
+    /// Why the store refuses all commits, at least for now: an internal failure such as a panic of its writer thread, a full disk,
+    /// a file that is gone. Must be cheap; makes no request, so it may return `None` for an unreachable store.
+    fn write_error(&self) -> Option<String> {
+        None
     }
 
     /// The size of the store and its limit, if it has one. The hub removes the oldest journal records when the store comes near

@@ -1,13 +1,18 @@
 //! The clock: wall time for records, monotonic time for deadlines.
 //!
-//! Out: `Timestamp` (stored, shown, may jump) and tokio's `Instant` (never stored, never jumps).
+//! Out: `Timestamp` (stored, shown) and tokio's `Instant` (never stored, never jumps).
 //! All code reads the hub's clock, so that a test can freeze time.
 
+mod jump_guard;
+
 use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
+    sync::{Arc, LazyLock},
+    time::Duration,
 };
 
+pub use jump_guard::ClockJump;
+use jump_guard::MachineTime;
+pub(crate) use jump_guard::{JumpGuard, TimeSource};
 pub use tokio::time::Instant;
 pub use toolhub_types::timestamp::Timestamp;
 
@@ -30,15 +35,29 @@ pub fn deadline_after(now: Instant, timeout: Duration) -> Instant {
     now + timeout.min(THIRTY_YEARS)
 }
 
-/// The operating system's clock.
+/// The operating system's clock, but without its jumps: after one, the time from before goes on until the clock has been steady
+/// for an hour.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+static MACHINE: LazyLock<JumpGuard<MachineTime>> = LazyLock::new(|| JumpGuard::new(MachineTime));
+
+impl SystemClock {
+    /// The jump of the machine's clock that is not followed yet.
+    #[must_use]
+    pub fn jump(&self) -> Option<ClockJump> {
+        MACHINE.jump()
+    }
+
+    /// Follows the machine's clock from now on, although it has jumped.
+    pub fn accept_jump(&self) {
+        MACHINE.accept();
+    }
+}
+
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
     fn now(&self) -> Timestamp {
-        let since_epoch = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+        MACHINE.now()
     }
 }
 

@@ -107,8 +107,8 @@ impl<B: Backend> Backend for Compressed<B> {
         self.0.is_exclusive()
     }
 
-    fn is_writable(&self) -> bool {
-        self.0.is_writable()
+    fn write_error(&self) -> Option<String> {
+        self.0.write_error()
     }
 
     fn is_write_behind(&self) -> bool {

@@ -132,8 +132,8 @@ impl Backend for Files {
     }
 
     /// Not after a panic of the writer thread: the index in memory may not match the files.
-    fn is_writable(&self) -> bool {
-        !self.writer.is_poisoned()
+    fn write_error(&self) -> Option<String> {
+        self.writer.is_poisoned().then(|| "its writer thread panicked; restart".into())
     }
 
     fn name(&self) -> &'static str {

@@ -16,10 +16,11 @@ mod restore;
 mod row;
 mod scan;
 mod schema;
+mod store_file;
 mod term_block;
 mod writer;
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
@@ -36,6 +37,7 @@ pub use error::OpenError;
 pub use open::Options;
 pub use quarantine::QuarantinedRow;
 pub use restore::{RestoreError, restore};
+use store_file::StoreFile;
 
 use crate::{backup::BackupWorker, change_feed::ChangeFeed, lock::Lock};
 
@@ -59,7 +61,7 @@ use crate::{backup::BackupWorker, change_feed::ChangeFeed, lock::Lock};
 /// backend.
 // The drop order matters: a running backup ends first, the writer closes its connection last, and then the lock is released.
 pub struct Sqlite {
-    path: PathBuf,
+    file: Arc<StoreFile>,
     backup_worker: BackupWorker,
     readers: read::Readers,
     scanners: scan::Scanners,
@@ -73,13 +75,13 @@ impl Sqlite {
     /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
-        &self.path
+        self.file.path()
     }
 }
 
 impl fmt::Debug for Sqlite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sqlite").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Sqlite").field("path", &self.path()).finish_non_exhaustive()
     }
 }
 
@@ -129,9 +131,11 @@ impl Backend for Sqlite {
         self.size_limit.as_deref()
     }
 
-    /// Not while the file is full: it then refuses writes that make it grow.
-    fn is_writable(&self) -> bool {
-        !self.size_limit.as_ref().is_some_and(|limit| limit.is_full())
+    fn write_error(&self) -> Option<String> {
+        if self.size_limit.as_ref().is_some_and(|limit| limit.is_full()) {
+            return Some("it has reached its maximum size (`store.max_size`)".into());
+        }
+        self.file.write_error()
     }
 
     /// Guaranteed by the lock on the file.

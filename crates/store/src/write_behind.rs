@@ -250,8 +250,11 @@ impl Backend for WriteBehind {
         self.shared.change_feed.watch(table)
     }
 
-    fn is_writable(&self) -> bool {
-        !self.shared.flush_panicked.load(Ordering::Acquire) && self.shared.inner.is_writable()
+    fn write_error(&self) -> Option<String> {
+        if self.shared.flush_panicked.load(Ordering::Acquire) {
+            return Some("the last flush panicked".into());
+        }
+        self.shared.inner.write_error()
     }
 
     fn is_write_behind(&self) -> bool {

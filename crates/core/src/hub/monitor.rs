@@ -61,13 +61,14 @@ impl ToolHub {
         Some(StoreSize { bytes: limit.bytes(), limit: limit.limit(), trimmed_calls, is_full: limit.is_full() })
     }
 
-    /// Whether all stores can write, as far as they know without a request:
-    /// [`Backend::is_writable`](crate::backend::Backend::is_writable).
+    /// Why stores cannot write, as far as they know without a request:
+    /// [`Backend::write_error`](crate::backend::Backend::write_error). Empty if all of them can.
     #[must_use]
-    pub fn has_writable_stores(&self) -> bool {
+    pub fn store_errors(&self) -> Vec<String> {
         let services = &self.engine.services;
         let state_stores = services.state.store_router().non_hub_stores();
-        services.store.is_writable() && state_stores.iter().all(|store| store.is_writable())
+        let errors = state_stores.iter().filter_map(|store| store.write_error());
+        services.store.write_error().into_iter().chain(errors).collect()
     }
 
     /// Number of events dropped because a subscriber or the store was too slow.

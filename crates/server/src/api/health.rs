@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
     backend::{Partition, PartitionKind, RowKey, Table},
+    clock::SystemClock,
     ids::Tenant,
 };
 
@@ -63,15 +64,27 @@ async fn readyz(
     MaybePrincipal(principal): MaybePrincipal,
     Query(ReadyQuery { verbose }): Query<ReadyQuery>,
 ) -> Response {
-    let checks = [("listener", !app.stopping().is_cancelled()), ("store", is_store_ready(&app).await)];
+    let mut store_errors: Vec<String> = app.store().write_error().into_iter().chain(app.hub().store_errors()).collect();
+    // The server's store is usually the hub's.
+    store_errors.dedup();
+    let is_store_ready = store_errors.is_empty() && is_store_readable(&app).await;
+    let checks = [("listener", !app.stopping().is_cancelled()), ("store", is_store_ready)];
     let ready = checks.iter().all(|(_, passed)| *passed);
     let mut text = String::new();
     if verbose.is_some() && principal.is_some() {
         for (name, passed) in checks {
             text += &format!("[{}]{name} {}\n", if passed { '+' } else { '-' }, if passed { "ok" } else { "failed" });
         }
-        if app.hub().store_size().is_some_and(|size| size.is_full) {
-            text += "[-]store full: it has reached `store.max_size`\n";
+        for error in store_errors {
+            text += &format!("[-]store cannot write: {error}\n");
+        }
+        // Calls go on in the time from before the jump.
+        if let Some(jump) = SystemClock.jump() {
+            let seconds = jump.millis / 1000;
+            text += &format!(
+                "[!]clock jumped by {seconds} s; the time from before goes on until {} or `toolhub clock accept`\n",
+                jump.accepted_at
+            );
         }
         // A failing model affects only its own agents, so it does not make the server unready.
         for (model, error) in app.agents().meters().snapshot().last_errors {
@@ -86,11 +99,7 @@ async fn readyz(
     (status, text).into_response()
 }
 
-async fn is_store_ready(app: &App) -> bool {
-    // Also false while the store is full.
-    if !app.store().is_writable() || !app.hub().has_writable_stores() {
-        return false;
-    }
+async fn is_store_readable(app: &App) -> bool {
     let partition = Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes };
     let keys = [RowKey { partition, table: Table::Nodes, id: "ready".into() }];
     let load = app.store().load(&keys, app.now());

@@ -5,12 +5,13 @@ use std::sync::OnceLock;
 use axum::{
     body::Bytes,
     extract::State,
-    http::{Method, header},
+    http::{Method, StatusCode, header},
     response::IntoResponse,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use toolhub_core::clock::{ClockJump, SystemClock, Timestamp};
 
 use crate::{
     app::App,
@@ -27,6 +28,10 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/v1/info", Access::Needs(Scope::ToolsRead), "system", info)
             .summary("Information about this server and the key")
             .json_response::<Info>(200, "Version, numbers, and the permissions of the key"),
+        Route::new(Method::POST, "/api/v1/clock/accept", Access::Needs(Scope::Admin), "system", accept_clock)
+            .audited("clock.accept")
+            .summary("Follow the machine's clock although it has jumped; what is then too old expires")
+            .response(204, "", "The clock is followed"),
     ]
 }
 
@@ -47,12 +52,25 @@ struct Info {
     queued: usize,
     /// Number of blocking functions that still run although their calls have ended.
     stuck: usize,
+    /// A jump of the machine's clock that is not followed yet: the time from before goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_jump: Option<ClockJumpInfo>,
     /// The tenant whose threads and states this key can access.
     tenant: String,
     /// The name of the key.
     caller: String,
     /// The permissions of the key.
     scopes: Vec<Scope>,
+}
+
+/// A jump of the machine's clock.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ClockJumpInfo {
+    /// How far the machine's clock is ahead, in milliseconds; negative if it is behind.
+    millis: i64,
+    /// When it will be followed, unless it jumps again.
+    accepted_at: Timestamp,
 }
 
 /// The same for every client as long as the process lives, so it is serialized once.
@@ -74,8 +92,16 @@ async fn info(State(app): State<App>, principal: Principal) -> Json<Info> {
         running: hub.running_calls(),
         queued: hub.queued_calls(),
         stuck: hub.stuck_calls(),
+        clock_jump: SystemClock
+            .jump()
+            .map(|ClockJump { millis, accepted_at, .. }| ClockJumpInfo { millis, accepted_at }),
         tenant: principal.tenant.to_string(),
         caller: principal.caller.to_string(),
         scopes: Scope::ALL.into_iter().filter(|scope| principal.has_scope(*scope)).collect(),
     })
+}
+
+async fn accept_clock() -> StatusCode {
+    SystemClock.accept_jump();
+    StatusCode::NO_CONTENT
 }

@@ -265,8 +265,8 @@ impl Backend for StallingStore {
         self.memory.watch(table)
     }
 
-    fn is_writable(&self) -> bool {
-        !self.unwritable.load(SeqCst)
+    fn write_error(&self) -> Option<String> {
+        self.unwritable.load(SeqCst).then(|| "out of order".into())
     }
 }
 

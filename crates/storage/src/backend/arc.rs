@@ -40,8 +40,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).is_exclusive()
     }
 
-    fn is_writable(&self) -> bool {
-        (**self).is_writable()
+    fn write_error(&self) -> Option<String> {
+        (**self).write_error()
     }
 
     fn is_write_behind(&self) -> bool {

@@ -93,8 +93,8 @@ impl Backend for TimeoutBackend {
         self.store.is_exclusive()
     }
 
-    fn is_writable(&self) -> bool {
-        self.store.is_writable()
+    fn write_error(&self) -> Option<String> {
+        self.store.write_error()
     }
 
     fn is_write_behind(&self) -> bool {

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, JumpGuard, TimeSource};
 use toolhub_types::timestamp::Timestamp;
 
 /// A clock for tests that run with tokio's time paused (`#[tokio::test(start_paused = true)]`).
@@ -43,6 +43,12 @@ impl TestClock {
     pub fn jump(&self, millis: i64) {
         self.wall_offset_millis.fetch_add(millis, Ordering::Relaxed);
     }
+
+    /// The clock as [`SystemClock`](crate::clock::SystemClock) would report it: without its jumps.
+    #[must_use]
+    pub fn without_jumps(&self) -> impl Clock + use<> {
+        WithoutJumps(JumpGuard::new(self.clone()))
+    }
 }
 
 impl Default for TestClock {
@@ -55,5 +61,23 @@ impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         let wall = NOON + self.started.elapsed();
         Timestamp::from_millis(wall.millis() + self.wall_offset_millis.load(Ordering::Relaxed))
+    }
+}
+
+struct WithoutJumps(JumpGuard<TestClock>);
+
+impl Clock for WithoutJumps {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+impl TimeSource for TestClock {
+    fn wall(&self) -> i64 {
+        self.now().millis() * 1_000_000
+    }
+
+    fn monotonic(&self) -> i64 {
+        i64::try_from(self.started.elapsed().as_nanos()).unwrap_or(i64::MAX)
     }
 }

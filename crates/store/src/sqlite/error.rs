@@ -101,9 +101,17 @@ pub(super) fn is_disk_full(error: &Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
+/// Begins the message of an error of a full disk or store.
+const FULL: &str = "no space left";
+
 /// The operation had no effect because of this error.
 pub(super) fn unavailable(error: &Error) -> StoreError {
-    StoreError::Unavailable(error.to_string())
+    StoreError::Unavailable(if is_disk_full(error) { format!("{FULL}: {error}") } else { error.to_string() })
+}
+
+/// Whether the operation failed because the disk or the store was full.
+pub(super) fn is_full(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(reason) if reason.starts_with(FULL))
 }
 
 /// The same for an error at a specific row.

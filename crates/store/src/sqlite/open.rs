@@ -18,6 +18,7 @@ use super::{
     read::Readers,
     scan::Scanners,
     schema::{self, Migration},
+    store_file::StoreFile,
     writer::{Setup, Writer},
 };
 use crate::{
@@ -92,8 +93,9 @@ impl Sqlite {
         let readers = Readers::open(&path, quarantine.clone()).map_err(failed)?;
         let scanners = Scanners::new(&path);
         let io_error = |error| OpenError::Io { path: path.clone(), error };
+        let file = Arc::new(StoreFile::new(&path));
         let setup = Setup {
-            path: path.clone(),
+            file: file.clone(),
             size_limit: size_limit.clone(),
             wal_pages,
             change_feed: change_feed.clone(),
@@ -103,7 +105,7 @@ impl Sqlite {
         let writer = Writer::spawn(setup, write_connection).map_err(io_error)?;
         let backup_worker =
             BackupWorker::spawn(SqliteBackupSource { path: path.clone(), role }, backups).map_err(io_error)?;
-        Ok(Self { path, backup_worker, readers, scanners, writer, size_limit, change_feed, _lock: lock })
+        Ok(Self { file, backup_worker, readers, scanners, writer, size_limit, change_feed, _lock: lock })
     }
 }
 

@@ -166,7 +166,7 @@ impl Sqlite {
     pub async fn quarantined_rows(&self) -> Result<Vec<QuarantinedRow>, StoreError> {
         // Complete the pending inspections first.
         self.writer.wait_for_inspections().await?;
-        let path = self.path.clone();
+        let path = self.path().to_owned();
         let task = tokio::task::spawn_blocking(move || list(&path).map_err(|error| error::unavailable(&error)));
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("listing the quarantine was aborted".into())))
     }

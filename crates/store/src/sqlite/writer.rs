@@ -12,7 +12,6 @@ mod write_connection;
 use std::{
     collections::BTreeSet,
     io,
-    path::PathBuf,
     sync::{Arc, atomic::AtomicU32, mpsc::Receiver},
 };
 
@@ -26,6 +25,7 @@ use toolhub_storage::{
 use super::{
     error,
     quarantine::{Quarantine, Suspect},
+    store_file::StoreFile,
 };
 use crate::{
     change_feed::ChangeFeed,
@@ -49,7 +49,7 @@ pub(super) struct Writer(Queue<Task>);
 
 /// Parameters of the writer thread.
 pub(super) struct Setup {
-    pub(super) path: PathBuf,
+    pub(super) file: Arc<StoreFile>,
     pub(super) size_limit: Option<Arc<SizeLimit>>,
     /// The current number of WAL pages.
     pub(super) wal_pages: Arc<AtomicU32>,
@@ -71,10 +71,10 @@ enum Task {
 
 impl Writer {
     pub(super) fn spawn(setup: Setup, connection: Connection) -> io::Result<Self> {
-        let Setup { path, size_limit, wal_pages, change_feed, quarantine, floor } = setup;
+        let Setup { file, size_limit, wal_pages, change_feed, quarantine, floor } = setup;
         let caches = Caches::new(&connection).map_err(io::Error::other)?;
-        let mut connection = WriteConnection::new(&path, size_limit, connection, wal_pages);
-        connection.measure_size(None);
+        let mut connection = WriteConnection::new(file, size_limit, connection, wal_pages);
+        connection.measure(None);
         let work = |jobs| WriterThread { jobs, connection, caches, change_feed, quarantine, floor, last_group_size: 1 };
         Queue::spawn("toolhub-sqlite", work).map(Self)
     }
@@ -204,7 +204,7 @@ impl WriterThread {
             self.caches.clear();
         }
         // Before the replies: a caller that removes rows then knows how much room it has made.
-        self.connection.measure_size(committed.as_ref().err());
+        self.connection.measure(committed.as_ref().err());
         match committed {
             Ok(outputs) => {
                 failpoint::reach("writer: after the commit");

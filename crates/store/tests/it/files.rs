@@ -366,16 +366,16 @@ async fn after_a_panic_of_the_writer_no_write_is_accepted_and_reads_go_on() {
     let open = || Files::open_on(&path, UNCOMPRESSED, Arc::new(disk.clone())).unwrap();
     let store = open();
     commit(&store, "t", vec![put("a/x", b"1")]).await.unwrap();
-    assert!(store.is_writable());
+    assert!(store.write_error().is_none());
     disk.panic_at_next_write();
     let unknown = commit(&store, "t", vec![put("a/x", b"2")]).await;
     assert!(matches!(unknown, Err(StoreError::Unknown(_))), "{unknown:?}");
     let refused = commit(&store, "t", vec![put("b/x", b"2")]).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
-    assert!(!store.is_writable());
+    assert!(store.write_error().is_some());
     assert_eq!(&*get(&store, "t", "a/x").await.unwrap().unwrap().value, b"1");
     drop(store);
     let store = open();
-    assert!(store.is_writable());
+    assert!(store.write_error().is_none());
     assert_eq!(commit(&store, "t", vec![put("a/x", b"2")]).await, Ok(vec![2]));
 }

@@ -1,6 +1,7 @@
-//! A full store refuses writes that make it grow, serves reads, and accepts writes again when there is room.
+//! Stores that cannot write. A full store refuses writes that make it grow, serves reads, and accepts writes again when there is room; a
+//! store whose file is gone refuses all.
 
-use toolhub_storage::backend::{Change, StoreError};
+use toolhub_storage::backend::{Backend, Change, StoreError};
 use toolhub_store::{Sqlite, sqlite::Options};
 use toolhub_testkit::TempFolder;
 
@@ -34,4 +35,33 @@ async fn a_full_store_reads_on_and_takes_writes_again_when_there_is_room() {
     removal.change = Change::Remove;
     assert_eq!(commit(&store, "t", vec![removal]).await, Ok(vec![0]));
     assert_eq!(commit(&store, "t", vec![put("new", &long)]).await, Ok(vec![1]), "there is room again");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_store_whose_file_is_deleted_moved_or_replaced_writes_nothing_until_it_is_back() {
+    let folder = TempFolder::new();
+    let (path, aside) = (folder.join("store.db"), folder.join("aside.db"));
+    let store = Sqlite::open(&path, Options::default()).unwrap();
+    commit(&store, "t", vec![put("first", b"1")]).await.unwrap();
+    assert_eq!(store.write_error(), None);
+    let check_refused = async |what: &str| {
+        let refused = commit(&store, "t", vec![put("second", b"2")]).await.unwrap_err();
+        assert!(matches!(&refused, StoreError::Unavailable(reason) if reason.contains(what)), "{refused}");
+        assert!(store.write_error().unwrap().contains(what));
+        assert!(get(&store, "t", "first").await.unwrap().is_some(), "it still reads");
+    };
+    std::fs::rename(&path, &aside).unwrap();
+    check_refused("was deleted or moved").await;
+    std::fs::copy(&aside, &path).unwrap();
+    check_refused("was replaced").await;
+    std::fs::rename(&aside, &path).unwrap();
+    assert_eq!(store.write_error(), None);
+    commit(&store, "t", vec![put("second", b"2")]).await.unwrap();
+    std::fs::rename(folder.join("store.db-wal"), &aside).unwrap();
+    check_refused("lost its WAL").await;
+    std::fs::rename(&aside, folder.join("store.db-wal")).unwrap();
+    drop(store);
+    let store = Sqlite::open(&path, Options::default()).unwrap();
+    assert!(get(&store, "t", "second").await.unwrap().is_some());
 }

@@ -188,14 +188,14 @@ async fn after_a_panic_nothing_is_acknowledged_until_everything_is_written_once(
         inner.fault.store(fault, Ordering::SeqCst);
         for _ in 0..2 {
             assert!(matches!(store.flush().await, Err(StoreError::Unknown(_))));
-            assert!(!store.is_writable());
+            assert!(store.write_error().is_some());
         }
         let refused = commit(&store, "t", vec![put("a", b"2")]).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
         assert_eq!(row(&store, "a").await, Some((b"1".to_vec(), acknowledged)), "reads continue");
         inner.fault.store(NO_FAULT, Ordering::SeqCst);
         store.flush().await.unwrap();
-        assert!(store.is_writable());
+        assert!(store.write_error().is_none());
         assert_eq!(row(&*inner, "a").await, Some((b"1".to_vec(), acknowledged)), "it is written once");
     }
     assert_eq!(commit(&store, "t", vec![put("a", b"2")]).await, Ok(vec![acknowledged + 1]));
@@ -212,7 +212,7 @@ async fn the_flusher_restarts_by_itself_after_a_panic() {
     inner.fault.store(PANIC, Ordering::SeqCst);
     commit(&store, "t", vec![put("a", b"1")]).await.unwrap();
     let wait_until_writable = async |writable: bool| {
-        while store.is_writable() != writable {
+        while store.write_error().is_none() != writable {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

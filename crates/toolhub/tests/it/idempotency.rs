@@ -153,3 +153,26 @@ async fn a_key_is_remembered_by_the_store_for_a_day() {
     assert!(!second.call("pay", json!({})).idempotency_key("k").await.replayed);
     assert_eq!(script.recorded_arguments().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_and_comes_back_makes_no_keyed_call_run_twice_and_nothing_expire() {
+    let (hour, year) = (3_600_000, 365 * 24 * 3_600_000);
+    let (clock, minute) = (TestClock::new(), Duration::from_secs(60));
+    let (tool, script) = scripted("pay", []);
+    let hub = ToolHub::builder().clock(clock.without_jumps()).tool(tool).build().await.unwrap();
+    let first = hub.call("pay", json!({})).idempotency_key("k").await;
+    for jump in [hour, -hour, year, -year] {
+        clock.jump(jump);
+        for _ in 0..6 {
+            tokio::time::sleep(minute / 6).await;
+            let repeated = hub.call("pay", json!({})).idempotency_key("k").await;
+            assert!(repeated.replayed && repeated.id == first.id, "after a jump of {jump} ms");
+        }
+        let record = hub.call_record(&toolhub::ids::Tenant::default(), first.id).await.unwrap();
+        assert!(record.is_some(), "after a jump of {jump} ms");
+        clock.jump(-jump);
+        tokio::time::sleep(minute).await;
+        assert!(hub.call("pay", json!({})).idempotency_key("k").await.replayed);
+    }
+    assert_eq!(script.recorded_arguments().len(), 1);
+}

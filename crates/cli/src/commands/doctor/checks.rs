@@ -36,6 +36,9 @@ pub(super) async fn run_all(session: &Session) -> Vec<Check> {
             checks.extend(super::model::check(&local.loaded.config.agents).await);
             let (address, is_running) = check_server(session, &local).await;
             checks.push(address);
+            if is_running {
+                checks.extend(check_server_clock(session, &local).await);
+            }
             checks.extend(check_permissions(&local));
             checks.extend(check_store(&local, is_running));
         }
@@ -80,6 +83,19 @@ fn check_tools(local: &LocalHub) -> Vec<Check> {
     });
     let warnings = local.loaded.config.warnings.iter();
     checks.chain(warnings.map(|warning| Check::new("config", CheckStatus::Warn, warning.as_str()))).collect()
+}
+
+/// Whether the server follows its machine's clock. It does not while the clock has jumped.
+async fn check_server_clock(session: &Session, local: &LocalHub) -> Option<Check> {
+    let url = session.global.server.clone().unwrap_or_else(|| local.url());
+    let remote = Remote::new(&url, session.global.token.clone(), true).ok()?;
+    let info = crate::client::Client::Remote(remote).send(Request::get(["info"])).await.ok()?.json().ok()?;
+    let millis = info["clockJump"]["millis"].as_i64()?;
+    let accepted_at = info["clockJump"]["acceptedAt"].as_str().unwrap_or_default();
+    let detail =
+        format!("jumped by {} s; the server goes on in its time from before until {accepted_at}", millis / 1000);
+    let check = Check::new("server clock", CheckStatus::Warn, detail);
+    Some(check.fix("set the clock back if it is wrong; if it is right: toolhub clock accept"))
 }
 
 /// Checks the server's address. The flag says whether a server responds; it may then hold the store's lock.

@@ -9,7 +9,7 @@
 use std::{
     fs::OpenOptions,
     io::{self, Read, Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -21,14 +21,14 @@ use rusqlite::{Connection, ErrorCode, Result, config::DbConfig};
 use tokio::time::Instant;
 use toolhub_storage::backend::{Durability, SizeLimit, StoreError};
 
-use super::super::{connection, error};
+use super::super::{connection, error, store_file::StoreFile};
 use crate::failpoint;
 
 /// WAL size in pages that triggers a checkpoint; SQLite's own default.
 const CHECKPOINT_PAGES: u32 = 1000;
 
 pub(super) struct WriteConnection {
-    path: PathBuf,
+    file: Arc<StoreFile>,
     size_limit: Option<Arc<SizeLimit>>,
     /// `None` from an I/O error until recovery.
     connection: Option<Connection>,
@@ -43,17 +43,17 @@ pub(super) struct WriteConnection {
 impl WriteConnection {
     /// The store's file.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     pub(super) fn new(
-        path: &Path,
+        file: Arc<StoreFile>,
         size_limit: Option<Arc<SizeLimit>>,
         connection: Connection,
         wal_pages: Arc<AtomicU32>,
     ) -> Self {
         Self {
-            path: path.to_owned(),
+            file,
             size_limit,
             connection: Some(connection),
             level: None,
@@ -69,6 +69,7 @@ impl WriteConnection {
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let unavailable = |error| error::unavailable(&error);
+        self.file.check_identity()?;
         self.recover()?;
         self.set_durability(level).map_err(unavailable)?;
         let Some(connection) = &self.connection else {
@@ -84,7 +85,7 @@ impl WriteConnection {
                 // The last page, which contains the commit record, did not fit: nothing is committed.
                 Err(full) if error::is_disk_full(&full) => (Err(error::unavailable(&full)), roll_back(connection)),
                 Err(error) => {
-                    tracing::error!(store = %self.path.display(), %error, "commit failed; recovering the connection");
+                    tracing::error!(store = %self.path().display(), %error, "commit failed; recovering the connection");
                     self.discard_connection();
                     return Err(StoreError::Unknown(error.to_string()));
                 }
@@ -109,7 +110,7 @@ impl WriteConnection {
         failpoint::reach("checkpoint: after");
         if let Err(error) = checkpointed {
             tracing::warn!(
-                store = %self.path.display(),
+                store = %self.path().display(),
                 %error,
                 "WAL checkpoint failed; the WAL keeps growing until one succeeds; check free disk space"
             );
@@ -120,9 +121,15 @@ impl WriteConnection {
         }
     }
 
-    /// Measures the used part of the file, if its size is limited, and whether the last transaction failed because of the limit.
-    /// Free pages do not count: they are used again.
-    pub(super) fn measure_size(&mut self, failed: Option<&StoreError>) {
+    /// Measures the used part of the file, if its size is limited, and whether the last transaction failed because of the limit or
+    /// because the disk is full. Free pages do not count: they are used again.
+    pub(super) fn measure(&mut self, failed: Option<&StoreError>) {
+        self.measure_size(failed);
+        let is_at_limit = self.size_limit.as_ref().is_some_and(|limit| limit.is_full());
+        self.file.set_disk_full(failed.is_some_and(error::is_full) && !is_at_limit);
+    }
+
+    fn measure_size(&self, failed: Option<&StoreError>) {
         let (Some(limit), Some(connection)) = (&self.size_limit, &self.connection) else { return };
         let pragma = |name: &str| -> Result<u64> {
             connection
@@ -174,7 +181,7 @@ impl WriteConnection {
         };
         self.rewrite_wal().map_err(|error| failed(&error))?;
         let reopen = || -> Result<(Connection, bool)> {
-            let connection = connection::open_writer(&self.path, self.size_limit.as_deref(), self.wal_pages.clone())?;
+            let connection = connection::open_writer(self.path(), self.size_limit.as_deref(), self.wal_pages.clone())?;
             set_keep_wal_on_close(&connection, true);
             connection.execute_batch("PRAGMA synchronous = FULL")?;
             let complete = checkpoint(&connection, "TRUNCATE")?;
@@ -183,7 +190,7 @@ impl WriteConnection {
         };
         match reopen().map_err(|error| failed(&error))? {
             (connection, true) => {
-                tracing::info!(store = %self.path.display(), "store connection recovered");
+                tracing::info!(store = %self.path().display(), "store connection recovered");
                 self.level = Some(Durability::PowerSafe);
                 self.wal_pages.store(0, Ordering::Relaxed);
                 self.connection = Some(connection);
@@ -195,7 +202,7 @@ impl WriteConnection {
 
     /// Forces the kernel to write every page of the WAL again, also those it considers clean.
     fn rewrite_wal(&self) -> io::Result<()> {
-        let mut path = self.path.as_os_str().to_owned();
+        let mut path = self.path().as_os_str().to_owned();
         path.push("-wal");
         let mut wal = match OpenOptions::new().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
