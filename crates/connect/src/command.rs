@@ -164,8 +164,9 @@ impl Command {
 
     /// Builds a tool that starts one process per call: `{"arguments": …}` on stdin, JSON on stdout.
     pub fn tool(self, name: &str) -> ToolBuilder {
-        let config = self.config();
-        ToolBuilder::new(name, Kind::Stateless).config(config).executor(Arc::new(one_shot::OneShot(self)))
+        let (config, implementation) = (self.config(), self.implementation());
+        let tool = ToolBuilder::new(name, Kind::Stateless).config(config).implementation(&implementation);
+        tool.executor(Arc::new(one_shot::OneShot(self)))
     }
 
     /// Builds a tool with one long-running process per thread, which gets one line of JSON per call. Each request carries the state
@@ -175,12 +176,20 @@ impl Command {
             // `OneShot::validate_definition` then refuses the registration with the same error.
             return self.tool(name);
         }
-        let (config, state) = (self.config(), self.state.clone());
-        long_running::tool(name, self).config(config).json_state(state.as_deref().unwrap_or(name))
+        let (config, implementation, state) = (self.config(), self.implementation(), self.state.clone());
+        let tool = long_running::tool(name, self).config(config).implementation(&implementation);
+        tool.json_state(state.as_deref().unwrap_or(name))
     }
 
     fn config(&self) -> serde_json::Value {
         json!({"command": self.program.to_string_lossy()})
+    }
+
+    /// What the program does depends on this. The values of variables are left out, so that a new secret voids no grant.
+    fn implementation(&self) -> serde_json::Value {
+        let env: Vec<&String> = self.env.keys().collect();
+        let program = self.program.to_string_lossy();
+        json!({"program": program, "args": self.args, "cwd": self.cwd, "env": env, "passEnv": self.pass_env})
     }
 
     /// Checks the settings that do not depend on the machine.

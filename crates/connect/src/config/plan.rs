@@ -11,7 +11,7 @@ mod source;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toolhub_core::{ManagerType, Policy, StateCleanup, ToolBuilder, schema::Schema};
 
 use self::source::Source;
@@ -179,7 +179,9 @@ impl ToolPlan {
     /// Builds the tool. `None` if its function is unknown to the factory, which a plan of the same factory rules out.
     pub(super) fn tool(&self, name: &str, factory: &ToolFactory) -> Option<ToolBuilder> {
         let mut tool = match &self.source {
-            Source::Function(function) => factory.build_function(&function.name, name)?,
+            Source::Function(function) => {
+                factory.build_function(&function.name, name)?.implementation(&json!({"builtin": function.name}))
+            }
             Source::Command(command) => command.tool(name, factory.command_guard()),
             Source::Rest(rest) => {
                 let parameters = self.parameters.clone().unwrap_or_else(|| rest.parameters());

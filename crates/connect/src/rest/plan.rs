@@ -140,6 +140,19 @@ fn describe(rest: &Rest, origin: &Origin) -> Value {
     })
 }
 
+/// What the request does depends on this. Secrets are left out, so that a new one voids no grant.
+pub(super) fn implementation(rest: &Rest) -> Value {
+    let secret_headers: Vec<&String> = rest.secret_headers.iter().map(|(name, _)| name).collect();
+    // A changed debug format in a later version voids grants, which is safe.
+    let (parameters, body, redirects) =
+        (format!("{:?}", rest.parameters), format!("{:?}", rest.body), format!("{:?}", rest.redirects));
+    json!({
+        "method": rest.method.to_ascii_uppercase(), "url": rest.url, "baseUrl": rest.base_url, "path": rest.path,
+        "query": rest.query, "headers": rest.headers, "secretHeaders": secret_headers, "cookies": rest.cookies,
+        "parameters": parameters, "body": body, "redirects": redirects,
+    })
+}
+
 /// Joins a base URL and a path with one slash.
 fn join_url(base: &str, path: Option<&str>) -> String {
     match path {

@@ -10,7 +10,7 @@ use toolhub_core::{Arguments, ConnectionStateConfig, Executor, Limits, Retry, To
 
 use super::{
     Auth, Body, Parameter, RestError, Secret, Upstreams, executor::RestExecutor, json_template::JsonTemplate,
-    plan::Plan, template::Template,
+    plan::{self, Plan}, template::Template,
 };
 
 /// The HTTP request of a REST tool.
@@ -352,6 +352,7 @@ impl Rest {
         let mut tool = ToolBuilder::new(name, "rest")
             .parameters(parameters)
             .config(config)
+            .implementation(&plan::implementation(&self))
             .executor(Arc::new(RestExecutor::new(plan)));
         // Defaults are not set on the tool, because its own settings override the policies that match it by name.
         let from_connection = Some(self.connection.retry()).filter(|retry| *retry != Retry::default());

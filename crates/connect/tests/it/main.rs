@@ -3,5 +3,6 @@
 
 mod command;
 mod config;
+mod grants;
 mod openapi;
 mod rest;

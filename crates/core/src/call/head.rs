@@ -26,6 +26,8 @@ pub(crate) struct CallHead {
     pub(crate) caller: Caller,
     /// The thread it belongs to.
     pub(crate) thread: Option<ThreadId>,
+    /// Whether the hub minted the thread, because the caller named none.
+    pub(crate) minted_thread: bool,
     /// The agent run it belongs to.
     pub(crate) run: Option<RunId>,
     /// The idempotency key.
@@ -50,6 +52,7 @@ impl CallHead {
             tenant: Tenant::default(),
             caller: Caller::default(),
             thread: None,
+            minted_thread: false,
             run: None,
             idempotency_key: None,
             model_call: None,
@@ -57,6 +60,16 @@ impl CallHead {
             arrived_at,
             arrived_instant,
         }
+    }
+
+    /// The thread that the caller named.
+    pub(crate) fn named_thread(&self) -> Option<&ThreadId> {
+        self.thread.as_ref().filter(|_| !self.minted_thread)
+    }
+
+    /// Gives a call that names no thread a minted one.
+    pub(crate) fn mint_thread(&mut self, thread: ThreadId) {
+        (self.thread, self.minted_thread) = (Some(thread), true);
     }
 
     /// The id of its trace.

@@ -40,7 +40,7 @@ pub struct Tool {
     pub(crate) runtime: Arc<ToolRuntime>,
     /// The hooks around its calls.
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
-    /// Hash of its definition; changes with it.
+    /// Hash of its definition and implementation; changes with them.
     pub(crate) fingerprint: String,
     /// The states it checks out, and their rules.
     pub(crate) state: StateSettings,

@@ -126,9 +126,23 @@ pub(crate) struct OpenCall {
 pub(crate) struct Claim {
     pub(crate) call: CallId,
     pub(crate) thread: Option<ThreadId>,
+    /// Whether the caller named the thread. Not known in old records and after a crash between opening and claim.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) named_thread: Option<bool>,
     /// Digest of the arguments, to detect a key that is reused for another call.
     pub(crate) digest: String,
     pub(crate) at: Timestamp,
+}
+
+impl Claim {
+    /// Whether a call with this digest, for which its caller named this thread, is the same request.
+    pub(crate) fn is_same_request(&self, digest: &str, thread: Option<&ThreadId>) -> bool {
+        let same_thread = match self.named_thread {
+            Some(named) => thread == self.thread.as_ref().filter(|_| named),
+            None => thread.is_none() || thread == self.thread.as_ref(),
+        };
+        same_thread && self.digest == digest
+    }
 }
 
 impl<A> CallRecord<A> {

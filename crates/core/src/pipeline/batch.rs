@@ -171,7 +171,7 @@ fn assign_shared_thread(calls: &mut [Submission], tools: &[Option<Arc<Tool>>]) {
     if needs {
         let thread = ThreadId::mint();
         for call in calls.iter_mut().filter(|call| call.call.thread.is_none()) {
-            call.call.head_mut().thread = Some(thread.clone());
+            call.call.head_mut().mint_thread(thread.clone());
         }
     }
 }

@@ -238,7 +238,7 @@ pub(super) async fn holds_idempotency_key(
     }
     let recorded = open.record.opening.as_ref().and_then(|opening| opening.digest.clone());
     let digest = recorded.unwrap_or_else(|| digest::hash_json(&call.arguments.to_value()));
-    let claim = Claim { call: call.id, thread: call.thread.clone(), digest, at: now };
+    let claim = Claim { call: call.id, thread: call.thread.clone(), named_thread: None, digest, at: now };
     let batch = Batch::new(journal::claim_partition(&call.tenant, tool, key)).with(journal.claim(&claim, None)?);
     match journal.store.commit(batch, now).await {
         Ok(_) => Ok(true),
@@ -309,7 +309,8 @@ async fn claim_key(journal: &Journal, services: &Services, envelope: &CallEnvelo
     let Some(Extras { stale_claim, digest: Some(digest), .. }) = extras.as_deref() else { return Ok(()) };
     let Some(key) = &call.idempotency_key else { return Ok(()) };
     let now = services.clock.now();
-    let claim = Claim { call: call.id, thread: call.thread.clone(), digest: digest.clone(), at: now };
+    let (thread, named_thread) = (call.thread.clone(), Some(call.named_thread().is_some()));
+    let claim = Claim { call: call.id, thread, named_thread, digest: digest.clone(), at: now };
     let batch = Batch::new(journal::claim_partition(&call.tenant, &tool.definition.name, key));
     match journal.store.commit(batch.with(journal.claim(&claim, *stale_claim)?), now).await {
         Ok(_) => Ok(()),

@@ -47,7 +47,7 @@ async fn search(journal: &Journal, services: &Services, found: Found) -> Result<
     let Some((claim, claim_version)) = journal.find_claim(&call.tenant, &tool.definition.name, key, now).await? else {
         return Ok(ReplayLookup::Miss(Found(envelope)));
     };
-    if claim.digest != digest {
+    if !claim.is_same_request(&digest, call.named_thread()) {
         return Err(CallError::new(ErrorKind::IdempotencyKeyReused));
     }
     let record = journal.find_record(&call.tenant, claim.thread.as_ref(), claim.call, now).await?;

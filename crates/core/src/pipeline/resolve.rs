@@ -47,7 +47,7 @@ pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found,
         call.arguments = Value::Object(Map::new()).into();
     }
     if tool.0.needs_thread && call.thread.is_none() {
-        call.head_mut().thread = Some(ThreadId::mint());
+        call.head_mut().mint_thread(ThreadId::mint());
     }
     Ok(Found(CallEnvelope::new(call, tool, step_call)))
 }

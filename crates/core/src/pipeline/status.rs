@@ -152,10 +152,12 @@ fn withheld_error(
 /// The report for the tool's status once the call is closed; none for most calls.
 pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(ProbeGuard, HealthVerdict)>> {
     let verdict = HealthVerdict::from_result(&done.result, statuses);
+    let is_external = done.context.envelope().call.external.is_some();
+    let verdict = if is_external { verdict.of_external_call() } else { verdict };
     let probe_guard = match done.probe_guard.take() {
         Some(probe_guard) => probe_guard,
         // No tool had a record when the call was admitted; by now one may have.
-        None if matches!(verdict, HealthVerdict::Failed(..))
+        None if matches!(verdict, HealthVerdict::Failed(..) | HealthVerdict::FailedExternally(..))
             || !statuses.is_empty()
             || statuses.tracks_failure_rate() =>
         {

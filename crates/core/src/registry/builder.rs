@@ -22,6 +22,7 @@ use crate::{
 use toolhub_schema::schema::{self, Schema};
 use toolhub_state::StateSettings;
 use toolhub_types::{
+    digest,
     policy::{Gate, Glob, Limits, Policy},
     tool::{Annotations, Definition, DependencyGroup, DependsOn, Kind, Metadata, NameError, Origin, ToolName},
 };
@@ -41,6 +42,7 @@ pub struct ToolBuilder {
     depends_on: Vec<DependencySpec>,
     origin: Option<Origin>,
     config: Value,
+    implementation: Option<String>,
     policy: Policy,
     states: Vec<SmolStr>,
     state: StateSettings,
@@ -71,6 +73,7 @@ impl ToolBuilder {
             depends_on: Vec::new(),
             origin: None,
             config: Value::Null,
+            implementation: None,
             policy: Policy::default(),
             states: Vec::new(),
             state: StateSettings::default(),
@@ -215,6 +218,13 @@ impl ToolBuilder {
         self
     }
 
+    /// What executes the tool, as far as its definition does not show it: the arguments of a program, the templates of a
+    /// request. Approvals, grants and cached results of a tool are void once this changes. Only a digest is kept.
+    pub fn implementation(mut self, details: &Value) -> Self {
+        self.implementation = Some(digest::hash_json(details));
+        self
+    }
+
     /// The source of an imported tool, and its name there.
     pub fn origin(mut self, source: impl Into<String>, name: impl Into<String>) -> Self {
         self.origin = Some(Origin { source: source.into(), name: name.into() });
@@ -325,7 +335,7 @@ impl ToolBuilder {
             gate: Gate::default(),
             runtime: context.scheduler.tool_runtime(&definition.name),
             hooks: hooks.map(|(_, hook)| hook.clone()).collect(),
-            fingerprint: definition.fingerprint(),
+            fingerprint: definition.fingerprint(self.implementation.as_deref()),
             needs_thread: stateful || !definition.depends_on.is_empty(),
             services: context.services.clone(),
             connection: state::connection_name(&state, &definition),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{StatusKey, Statuses};
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
-    error::{CountsAsFailure, ErrorKind, ToolError},
+    error::{CountsAsFailure, ErrorKind, FailureScope, ToolError},
     ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::{
         Breaker, FailureContext, HealthSignal, StatusEvent, StatusRecord, ThreadFingerprint, counts_as_failure,
@@ -40,6 +40,9 @@ pub(crate) enum HealthVerdict {
     Success,
     /// The tool failed.
     Failed(FailureDetails),
+    /// An external call failed or was not answered. The hub did not see the tool, so that counts in the call's thread only:
+    /// other threads and tenants must not lose a tool because of a worker that they do not use.
+    FailedExternally(FailureDetails),
     /// The tool returned an error that does not count as a failure.
     Uncounted,
     /// The tool was not reached, or the caller cancelled the call.
@@ -69,6 +72,17 @@ impl HealthVerdict {
                 })
             }
             Err(_) => Self::Uncounted,
+        }
+    }
+}
+
+impl HealthVerdict {
+    /// The verdict of an external call with this one. A worker that may report failures of upstream services for all
+    /// threads is believed.
+    pub(crate) fn of_external_call(self) -> Self {
+        match self {
+            Self::Failed(failure) if failure.kind.row().scope != FailureScope::Shared => Self::FailedExternally(failure),
+            verdict => verdict,
         }
     }
 }
@@ -170,6 +184,7 @@ impl ProbeGuard {
     pub(crate) async fn report(mut self, verdict: HealthVerdict) -> Result<(), StoreError> {
         let (thread, shared) = match verdict {
             HealthVerdict::Inconclusive => return Ok(()),
+            HealthVerdict::FailedExternally(failure) => return self.report_to_thread(failure).await,
             HealthVerdict::Success => (HealthSignal::Success, HealthSignal::Success),
             HealthVerdict::Uncounted => (HealthSignal::Uncounted, HealthSignal::Uncounted),
             HealthVerdict::Failed(failure) => self.attribute_failure(failure).await?,
@@ -182,6 +197,17 @@ impl ProbeGuard {
             if is_concerned {
                 statuses.apply(&record.key, &StatusEvent::CallEnded { signal, epoch: record.epoch }).await?;
             }
+            record.is_probe = false;
+        }
+        Ok(())
+    }
+
+    /// Reports a failure to the thread's record only. Dropping the guard returns a shared permit: its probe shows nothing.
+    async fn report_to_thread(&mut self, failure: FailureDetails) -> Result<(), StoreError> {
+        let FailureDetails { kind, text, .. } = failure;
+        if let Some(record) = &mut self.thread {
+            let signal = HealthSignal::Failure { kind, text };
+            self.statuses.apply(&record.key, &StatusEvent::CallEnded { signal, epoch: record.epoch }).await?;
             record.is_probe = false;
         }
         Ok(())

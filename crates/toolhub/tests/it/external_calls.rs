@@ -110,6 +110,40 @@ async fn a_reported_failure_and_a_result_that_does_not_come_count_like_a_tools()
 }
 
 #[tokio::test(start_paused = true)]
+async fn unanswered_calls_withhold_a_tool_from_their_thread_only() {
+    let (hub, _) = hub().await;
+    let tenant = |name: &str| Tenant::new(name).unwrap();
+    for _ in 0..3 {
+        for thread in ["t1", "t2"] {
+            let call = hub.call("it", json!({})).tenant(tenant("a")).thread(thread);
+            call.external(MINUTE).await.assert_error(ErrorKind::Timeout);
+        }
+        hub.call("it", json!({})).tenant(tenant("a")).external(MINUTE).await.assert_error(ErrorKind::Timeout);
+        let call = hub.call("it", json!({})).tenant(tenant("a")).external(MINUTE).start();
+        tokio::time::sleep(SHORT_DELAY).await;
+        hub.report_external_result(&tenant("a"), call.id(), Err(ToolError::new("broken"))).await.unwrap();
+        call.await.assert_error(ErrorKind::ToolError);
+    }
+    let call = |name: &str| hub.call("it", json!({})).tenant(tenant(name));
+    call("a").thread("t1").await.assert_error(ErrorKind::ToolFailedStatus);
+    call("a").thread("t3").await.assert_success();
+    call("a").await.assert_success();
+    call("b").thread("t1").await.assert_success();
+    let shared = hub.tool_status("it", StatusScope::Shared).await.unwrap();
+    assert_eq!((shared.status, shared.consecutive_failures), (ToolStatus::Available, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_probe_of_all_threads_leaves_the_decision_to_the_next_call() {
+    let (hub, script) = hub().await;
+    hub.set_tool_status("it", ToolStatus::Failed, None, None, StatusScope::Shared).await.unwrap();
+    tokio::time::sleep(10 * MINUTE).await;
+    hub.call("it", json!({})).external(MINUTE).await.assert_error(ErrorKind::Timeout);
+    hub.call("it", json!({})).await.assert_success();
+    assert_eq!(script.recorded_arguments().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_in_a_hurry_says_nothing_about_the_tool() {
     let (hub, _) = hub().await;
     let outcome = hub.call("it", json!({})).thread("t1").external(MINUTE).timeout(SHORT_DELAY).await;

@@ -118,7 +118,38 @@ async fn a_key_belongs_to_a_tool_and_a_tenant() {
     assert!(!hub.call("refund", json!({})).idempotency_key("k").await.replayed);
     let foreign = Tenant::new("other").unwrap();
     assert!(!hub.call("pay", json!({})).idempotency_key("k").tenant(foreign).await.replayed);
-    assert!(hub.call("pay", json!({})).idempotency_key("k").thread("anywhere").await.replayed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_key_in_another_thread_is_another_request() {
+    let (hub, script) = in_memory_hub([]).await;
+    let call = |key: &'static str| hub.call("pay", json!({})).idempotency_key(key);
+    call("k").thread("a").await.assert_success();
+    assert!(call("k").thread("a").await.replayed);
+    for foreign in [call("k").thread("b"), call("k")] {
+        foreign.await.assert_effect(Effect::None).assert_error(ErrorKind::IdempotencyKeyReused);
+    }
+    call("none").await.assert_success();
+    call("none").thread("a").await.assert_error(ErrorKind::IdempotencyKeyReused);
+    assert!(call("none").await.replayed);
+    assert_eq!(script.recorded_arguments().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_a_thread_is_repeated_although_the_hub_mints_a_thread_for_each() {
+    let (pay, script) = scripted("pay", []);
+    let (ask, _) = scripted("ask", []);
+    let hub = ToolHub::builder().clock(TestClock::new()).tools([pay.after("ask"), ask]).build().await.unwrap();
+    hub.call("ask", json!({})).thread("a").await.assert_success();
+    hub.call("pay", json!({})).thread("a").idempotency_key("named").await.assert_success();
+    hub.call("pay", json!({})).idempotency_key("named").await.assert_error(ErrorKind::IdempotencyKeyReused);
+    let batch = || hub.batch([hub.call("ask", json!({})).idempotency_key("b1"), hub.call("pay", json!({})).idempotency_key("b2")]);
+    for outcome in batch().await {
+        assert!(!outcome.replayed);
+        outcome.assert_success();
+    }
+    assert!(batch().await.iter().all(|outcome| outcome.replayed));
+    assert_eq!(script.recorded_arguments().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

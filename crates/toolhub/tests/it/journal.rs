@@ -127,7 +127,7 @@ async fn what_a_dead_hub_left_open_is_closed_once_before_the_next_is_ready() {
             assert_eq!((record.status, outcome.id), (Status::Error, *id));
         }
         // One key, one effect: whether there was one is unknown, so the call is not repeated.
-        let repeated = hub.call("pay", json!({"n": 1})).idempotency_key("k").model_call("m2").await;
+        let repeated = hub.call("pay", json!({"n": 1})).thread("t").idempotency_key("k").model_call("m2").await;
         repeated.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
         assert!(repeated.replayed && repeated.id == calls[0] && paying.recorded_arguments().is_empty());
         // A read-only call that was never answered is made again.
@@ -227,7 +227,7 @@ async fn a_call_is_run_again_under_its_own_id_where_the_owner_asked_for_it() {
         let outcome = wait_for_end(&hub, id).await;
         assert_eq!(outcome.assert_success(), &json!("paid"));
         assert_eq!((outcome.id, outcome.model_call.as_deref()), (id, Some("m")));
-        let repeated = hub.call("pay", json!({"n": 1})).idempotency_key("k").await;
+        let repeated = hub.call("pay", json!({"n": 1})).thread("t").idempotency_key("k").await;
         assert!(repeated.replayed && repeated.output == "paid");
         assert_eq!(paying.recorded_arguments(), [json!({"n": 1})]);
         hub.shutdown(Duration::from_secs(5)).await;

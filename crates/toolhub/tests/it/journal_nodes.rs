@@ -68,7 +68,7 @@ async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() 
     for call in &calls {
         assert_eq!(outcome(&second, *call).await, None, "its node may only be slow");
     }
-    let early = second.call("pay", json!({})).idempotency_key("k").await;
+    let early = second.call("pay", json!({})).thread("t").idempotency_key("k").await;
     early.assert_error(ErrorKind::IdempotencyInProgress);
     tokio::time::sleep(20 * SECOND).await;
     for call in &calls {
@@ -76,7 +76,7 @@ async fn two_hubs_close_each_call_of_the_dead_once_and_leave_the_living_alone() 
         let ends: usize = recorders.iter_mut().map(|recorder| recorder.end_count(*call)).sum();
         assert_eq!(ends, 1);
     }
-    assert!(second.call("pay", json!({})).idempotency_key("k").await.replayed);
+    assert!(second.call("pay", json!({})).thread("t").idempotency_key("k").await.replayed);
     // The system clock jumps by a day, and back: no node is declared dead.
     for turned in [24 * 3600 * 1000, -24 * 3600 * 1000] {
         clock.jump(turned);

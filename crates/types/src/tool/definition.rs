@@ -77,10 +77,15 @@ impl Definition {
         format!("tool_{}", &hash[..32])
     }
 
-    /// A hash of the whole definition. Grants are bound to it: a grant for one definition is void for a changed one.
+    /// A hash of the whole definition and of the digest of what executes the tool, if there is one. Grants are bound to
+    /// it: a grant for one tool is void for a changed one.
     #[must_use]
-    pub fn fingerprint(&self) -> String {
+    pub fn fingerprint(&self, implementation: Option<&str>) -> String {
         let json = serde_json::to_value(self).unwrap_or_default();
-        digest::hash_json(&json)
+        let definition = digest::hash_json(&json);
+        match implementation {
+            Some(implementation) => digest::sha256_hex([definition.as_bytes(), implementation.as_bytes()]),
+            None => definition,
+        }
     }
 }
