@@ -58,7 +58,7 @@ pub use hub::{
     ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
-pub use monitor::{ApprovalStats, StatusChanges, StoreSize, ToolStats};
+pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;
 pub use step::WaitReason;

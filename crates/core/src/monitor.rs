@@ -12,8 +12,10 @@ use toolhub_storage::latency::Latency;
 use toolhub_types::{status::ToolStatus, tool::ToolName};
 
 mod meter;
+mod poll_watch;
 
-pub(crate) use meter::{InFlight, Meter};
+pub(crate) use meter::{InFlight, Meter, Polling};
+pub use poll_watch::PollWatch;
 
 /// The size of a store with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]

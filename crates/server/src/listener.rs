@@ -7,6 +7,7 @@ mod body;
 mod conn_service;
 mod conn_state;
 mod exposure;
+mod standby;
 mod tracked_io;
 
 use std::{
@@ -38,6 +39,7 @@ use crate::{app::App, keys::KeyError, links, settings::Auth};
 use conn_service::ConnService;
 use conn_state::{ConnCommand, Connections};
 use exposure::{ExposureError, check_exposure};
+use standby::Standby;
 use tracked_io::TrackedIo;
 
 /// How long a new connection may wait for a permit: when idle connections were evicted, and when none could be.
@@ -137,11 +139,17 @@ impl BoundServer {
     /// Serves until `stop` resolves, then drains: running requests are answered, streams are closed, and the hub is
     /// shut down within the settings' `drain_timeout`.
     ///
+    /// While the runtime does not respond because tools block it, `/livez` is still answered, on a thread of its own.
+    ///
     /// # Errors
-    /// None today; a failed accept is retried.
+    /// When the listening socket cannot be shared with that thread; a failed accept is retried.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
         let Self { app, router, listener, address } = self;
         app.hub().set_approval_page_url(links::approval_pages(app.settings(), address));
+        let shared = listener.into_std().and_then(|socket| Ok((socket.try_clone()?, TcpListener::from_std(socket)?)));
+        let listen_error = |source| ServeError::Listen { address: address.to_string(), source };
+        let (socket, listener) = shared.map_err(listen_error)?;
+        let mut standby = Standby::start(socket, app.hub().clone()).map_err(listen_error)?;
         let limits = app.settings().limits;
         let acceptor = Acceptor {
             router,
@@ -168,11 +176,12 @@ impl BoundServer {
         };
         let mut reaper = pin!(reaper);
         tokio::select! {
-            never = acceptor.accept(&listener) => match never {},
+            never = acceptor.accept(&listener, &mut standby) => match never {},
             () = &mut reaper => {}
             () = stop_requested => {}
         }
         drop(listener);
+        standby.stop().await;
         tokio::select! {
             () = acceptor.drain() => {}
             () = &mut reaper => {}
@@ -192,11 +201,15 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    async fn accept(&self, listener: &TcpListener) -> std::convert::Infallible {
+    async fn accept(&self, listener: &TcpListener, standby: &mut Standby) -> std::convert::Infallible {
         let meter = &self.app.meters().listener;
         let mut delay = ACCEPT_BACKOFF.0;
         loop {
-            let (tcp, peer) = match listener.accept().await {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(accepted) = standby.accepted() => accepted,
+            };
+            let (tcp, peer) = match accepted {
                 Ok(accepted) => accepted,
                 // The client disconnected before the accept; the listener itself is fine.
                 Err(error) if is_client_error(&error) => continue,

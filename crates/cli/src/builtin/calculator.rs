@@ -5,16 +5,23 @@
 /// Evaluates an expression.
 ///
 /// # Errors
-/// When it cannot be parsed, is nested too deeply, or has no finite value.
+/// When it is too long, cannot be parsed, is nested too deeply, or has no finite value.
 pub(crate) fn evaluate(text: &str) -> Result<f64, String> {
+    if text.len() > MAX_LENGTH {
+        return Err(format!("it is longer than {MAX_LENGTH} bytes"));
+    }
     let mut parser = Parser { rest: text.trim_start(), depth: 0 };
     let value = parser.sum()?;
     if !parser.rest.is_empty() {
-        return Err(format!("cannot go on at `{}`", parser.rest));
+        return Err(format!("cannot go on at {}", parser.position()));
     }
     if value.is_finite() { Ok(value) } else { Err("it has no finite value".into()) }
 }
 
+/// Maximum length in bytes, so that no expression takes long.
+const MAX_LENGTH: usize = 10_000;
+/// How many characters of the rest an error shows.
+const MAX_SHOWN: usize = 40;
 /// Maximum nesting depth, because the parser is recursive.
 const MAX_DEPTH: usize = 50;
 
@@ -73,10 +80,18 @@ impl Parser<'_> {
     fn number(&mut self) -> Result<f64, String> {
         let end = self.rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.rest.len());
         let (digits, rest) = self.rest.split_at(end);
-        let found = if self.rest.is_empty() { "the end".into() } else { format!("`{}`", self.rest) };
-        let value = digits.parse().map_err(|_| format!("a number is missing before {found}"))?;
+        let value = digits.parse().map_err(|_| format!("a number is missing before {}", self.position()))?;
         self.rest = rest.trim_start();
         Ok(value)
+    }
+
+    /// Where the parser is, for an error.
+    fn position(&self) -> String {
+        match self.rest.char_indices().nth(MAX_SHOWN) {
+            None if self.rest.is_empty() => "the end".into(),
+            None => format!("`{}`", self.rest),
+            Some((end, _)) => format!("`{}…`", &self.rest[..end]),
+        }
     }
 
     fn eat(&mut self, sign: char) -> bool {
@@ -110,5 +125,8 @@ mod tests {
         check("(1", Err("a bracket is not closed"));
         check("1 / 0", Err("it has no finite value"));
         check(&"(".repeat(10_000), Err("it is nested deeper than 50"));
+        check(&"(".repeat(10_001), Err("it is longer than 10000 bytes"));
+        check(&format!("1 {}", "ä".repeat(99)), Err(&format!("cannot go on at `{}…`", "ä".repeat(40))));
+        check(&vec!["1"; 5_000].join("+"), Ok(5_000.0));
     }
 }

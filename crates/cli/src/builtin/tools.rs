@@ -10,7 +10,8 @@ use toolhub::prelude::*;
 use super::calculator::evaluate;
 
 pub(super) fn calculator(name: &str) -> ToolBuilder {
-    tool(name, calculate).title("Calculator").output::<f64>().read_only().closed_world()
+    // Work on the CPU does not belong on a worker of the async runtime.
+    blocking(name, calculate).title("Calculator").output::<f64>().read_only().closed_world()
 }
 
 /// Work out an arithmetic expression.
@@ -20,8 +21,11 @@ struct Calculation {
     expression: String,
 }
 
-async fn calculate(calculation: Calculation) -> Result<Value, ToolError> {
-    let refused = |error| ToolError::refused(format!("`{}`: {error}", calculation.expression));
+fn calculate(calculation: Calculation) -> Result<Value, ToolError> {
+    let refused = |error| {
+        let shown: String = calculation.expression.chars().take(100).collect();
+        ToolError::refused(format!("`{shown}`: {error}"))
+    };
     let result = evaluate(&calculation.expression).map_err(refused)?;
     // Up to 2^53 an f64 represents every integer exactly, so it is shown as an integer.
     let is_integer = result.fract() == 0.0 && result.abs() < 9_007_199_254_740_992.0;

@@ -5,10 +5,11 @@
 use super::ToolHub;
 use crate::{
     execution::Tool,
-    monitor::{ApprovalStats, StatusChanges, StoreSize, ToolStats},
+    monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats},
     registry::ToolFilter,
 };
 use toolhub_storage::backend::StoreStats;
+use toolhub_types::tool::ToolName;
 
 impl ToolHub {
     /// Counters of one tool since the hub was built; `None` if it is not registered.
@@ -21,6 +22,13 @@ impl ToolHub {
     #[must_use]
     pub fn stats(&self) -> Vec<ToolStats> {
         self.list(&ToolFilter::default()).iter().map(|tool| stats_of(tool)).collect()
+    }
+
+    /// The tools that have blocked a worker of the async runtime since the last check with this watch. Call it from a
+    /// thread outside the runtime, because a check on a blocked worker is late.
+    pub fn blocking_polls(&self, watch: &mut PollWatch) -> Vec<ToolName> {
+        let tools = self.engine.registry.snapshot();
+        watch.check(tools.iter().map(|tool| (&tool.definition.name, &tool.runtime.meter)))
     }
 
     /// Number of queued calls of all tools.

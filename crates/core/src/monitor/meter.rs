@@ -28,6 +28,13 @@ pub(crate) struct Meter(OnceLock<Box<[OnceLock<Box<MeterShard>>]>>);
 #[must_use = "the call counts as in flight until this is dropped"]
 pub(crate) struct InFlight<M: AsRef<Meter>>(M);
 
+/// Counts a poll of the tool's future until it is dropped, on the same thread.
+#[must_use = "the poll counts as running until this is dropped"]
+pub(crate) struct Polling<'a>(&'a AtomicU64);
+
+/// What the end of a poll adds to `MeterShard::polls`: one ended poll more, one running poll less.
+const POLL_ENDED: u64 = (1 << 32) - 1;
+
 const KINDS: usize = ErrorKind::TABLE.len();
 
 /// The counters of some of the threads. Aligned, so that no two shards share a cache line (some CPUs prefetch pairs).
@@ -45,6 +52,8 @@ struct MeterShard {
     finished: AtomicU64,
     retries: AtomicU64,
     rate_limited: AtomicU64,
+    /// Polls of the tool's future: in the lower half those that run now, in the upper half those that ended.
+    polls: AtomicU64,
 }
 
 impl Meter {
@@ -80,6 +89,13 @@ impl Meter {
     /// A rate limit refused a call or delayed it. `record_refusal` counts the refusal itself.
     pub(crate) fn record_rate_limited(&self) {
         self.shard().rate_limited.fetch_add(1, Relaxed);
+    }
+
+    /// The polls of each shard in which one runs now: its index, and a number that changes whenever a poll begins or ends.
+    pub(crate) fn running_polls(&self) -> impl Iterator<Item = (usize, u64)> {
+        let shards = self.0.get().into_iter().flatten().enumerate();
+        let polls = shards.filter_map(|(index, shard)| Some((index, shard.get()?.polls.load(Relaxed))));
+        polls.filter(|(_, polls)| polls & u64::from(u32::MAX) != 0)
     }
 
     /// How many calls ever reached the tool, each counted once whatever its number of attempts.
@@ -175,6 +191,21 @@ impl<M: AsRef<Meter>> Drop for InFlight<M> {
     }
 }
 
+impl<'a> Polling<'a> {
+    /// Starts counting.
+    pub(crate) fn begin(meter: &'a Meter) -> Self {
+        let polls = &meter.shard().polls;
+        polls.fetch_add(1, Relaxed);
+        Self(polls)
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(POLL_ENDED, Relaxed);
+    }
+}
+
 impl MeterShard {
     const fn new() -> Self {
         Self {
@@ -187,6 +218,7 @@ impl MeterShard {
             finished: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             rate_limited: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
         }
     }
 

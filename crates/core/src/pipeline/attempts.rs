@@ -17,7 +17,7 @@ use super::{CallSlot, Done, Opened, admission, deadline, external, output, state
 use crate::{
     execution::{AttemptTimes, CallContext, CallEnvelope, Job, Reply},
     journal::OpenCall,
-    monitor::InFlight,
+    monitor::{InFlight, Polling},
     services::Services,
     statuses::ProbeGuard,
     tasks,
@@ -197,8 +197,13 @@ async fn attempt(context: &CallContext, ticket: &mut Ticket<'_>) -> Result<Reply
     ticket.count_attempt();
     let mut connection = context.hold_connection();
     let result = {
-        let work = pin!(execute(context));
-        catch_panic(work).await
+        let mut work = pin!(execute(context));
+        let meter = &context.envelope().tool.runtime.meter;
+        let watched = pin!(poll_fn(|cx| {
+            let _poll = Polling::begin(meter);
+            work.as_mut().poll(cx)
+        }));
+        catch_panic(watched).await
     };
     let result = result.unwrap_or_else(|panic| Err(ToolError::operator_only(ErrorKind::Crashed, panic_text(panic))));
     if let Err(error) = &result {

@@ -57,6 +57,11 @@ impl Tools {
         self.by_name.keys()
     }
 
+    /// All tools, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.by_name.values()
+    }
+
     /// The tools that others depend on, and what these need to know of their successes.
     pub(crate) fn evidence_demands(&self) -> impl Iterator<Item = (&ToolName, EvidenceDemand)> {
         self.evidence_demands.iter().map(|(tool, demand)| (tool, *demand))

@@ -21,6 +21,7 @@ mod listener_keys;
 mod listener_limits;
 mod listener_routes;
 mod listener_secrets;
+mod listener_standby;
 mod listener_tenants;
 mod state_artifacts;
 mod state_entries;
