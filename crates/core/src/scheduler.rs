@@ -53,9 +53,9 @@ impl Scheduler {
         }
     }
 
-    /// How many calls of all tools together may wait.
-    pub(crate) fn max_queued(&self) -> usize {
-        self.queue.max_queued()
+    /// Whether a tenant may add no more to this many waiting calls of all tools and tenants.
+    pub(crate) fn is_full(&self, total: usize, of_tenant: usize) -> bool {
+        queue::is_full(self.queue.max_queued(), total, of_tenant)
     }
 
     /// How many calls wait for a slot.

@@ -9,8 +9,11 @@ use serde_json::Value;
 use toolhub_core::{Arguments, ConnectionStateConfig, Executor, Limits, Retry, ToolBuilder, schema};
 
 use super::{
-    Auth, Body, Parameter, RestError, Secret, Upstreams, executor::RestExecutor, json_template::JsonTemplate,
-    plan::{self, Plan}, template::Template,
+    Auth, Body, Parameter, RestError, Secret, Upstreams,
+    executor::RestExecutor,
+    json_template::JsonTemplate,
+    plan::{self, Plan},
+    template::Template,
 };
 
 /// The HTTP request of a REST tool.

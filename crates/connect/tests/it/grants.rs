@@ -2,7 +2,10 @@
 
 use serde_json::json;
 use toolhub_connect::{command::Command, rest::Rest};
-use toolhub_core::{Answer, ApprovalOutcome, ErrorKind, ToolBuilder, ToolHub, ids::{Caller, Tenant}};
+use toolhub_core::{
+    Answer, ApprovalOutcome, ErrorKind, ToolBuilder, ToolHub,
+    ids::{Caller, Tenant},
+};
 
 /// Grants the first tool, replaces it by each of the others, and expects which of them asks again.
 async fn check(build: &dyn Fn() -> ToolBuilder, changes: Vec<(&str, ToolBuilder, bool)>) {

@@ -2,8 +2,8 @@
 //!
 //! In: a tool's queue, its number of slots, and the call's fairness key. Out: a slot, a future that resolves to one, or
 //! a refusal because the queue is full (backpressure). Each tool has its own slots and all tools share some; a call
-//! takes one of each together and holds none while it waits. Inside a tool queue the fairness keys take turns (round
-//! robin), and so do the tool queues that wait only for a shared slot. The caller decides how long to wait: dropping
+//! takes one of each together and holds none while it waits. Inside a tool queue the tenants take turns (round robin), and
+//! so do the threads of a tenant, and the tool queues that wait only for a shared slot. The caller decides how long to wait: dropping
 //! the future leaves the queue.
 //!
 //! No wake-up is lost between the lock-free fast path and the queue, because each side first publishes its own change
@@ -80,6 +80,15 @@ pub(crate) enum QueueLimit {
     Tool,
     /// That of all tools together.
     Global,
+}
+
+/// The part of a queue that each tenant is guaranteed, however many calls of other tenants wait.
+const GUARANTEED_PART: usize = 20;
+
+/// Whether a tenant with this many waiting calls may add no more to a queue with this many in total. One tenant may fill
+/// the queue, and each other one then still gets its guaranteed share on top of the limit.
+pub(crate) fn is_full(limit: usize, total: usize, of_tenant: usize) -> bool {
+    total >= limit && of_tenant >= (limit / GUARANTEED_PART).max(1).min(limit)
 }
 
 /// When to retry. A guess: the queue does not know how long calls take.

@@ -81,7 +81,9 @@ impl HealthVerdict {
     /// threads is believed.
     pub(crate) fn of_external_call(self) -> Self {
         match self {
-            Self::Failed(failure) if failure.kind.row().scope != FailureScope::Shared => Self::FailedExternally(failure),
+            Self::Failed(failure) if failure.kind.row().scope != FailureScope::Shared => {
+                Self::FailedExternally(failure)
+            }
             verdict => verdict,
         }
     }

@@ -143,7 +143,9 @@ async fn a_request_without_a_thread_is_repeated_although_the_hub_mints_a_thread_
     hub.call("ask", json!({})).thread("a").await.assert_success();
     hub.call("pay", json!({})).thread("a").idempotency_key("named").await.assert_success();
     hub.call("pay", json!({})).idempotency_key("named").await.assert_error(ErrorKind::IdempotencyKeyReused);
-    let batch = || hub.batch([hub.call("ask", json!({})).idempotency_key("b1"), hub.call("pay", json!({})).idempotency_key("b2")]);
+    let batch = || {
+        hub.batch([hub.call("ask", json!({})).idempotency_key("b1"), hub.call("pay", json!({})).idempotency_key("b2")])
+    };
     for outcome in batch().await {
         assert!(!outcome.replayed);
         outcome.assert_success();

@@ -375,6 +375,33 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tenant_that_fills_a_queue_or_the_approvals_leaves_others_their_share() {
+    let busy = GatedTool::new();
+    let hub = builder().tool(busy.tool("it").max_concurrency(1)).tool(scripted("ask", []).0.confirm());
+    let hub = hub.max_queued_per_tool(20).max_queued(20).build().await.unwrap();
+    let tenant = |name: &str| Tenant::new(name).unwrap();
+    for tool in ["ask", "it"] {
+        let call =
+            |name: &str, n: usize| hub.call(tool, json!({"n": n})).tenant(tenant(name)).thread(format!("t{n}")).start();
+        let mut waiting: Vec<_> = (0..20 + usize::from(tool == "it")).map(|n| call("greedy", n)).collect();
+        tokio::time::sleep(SECOND).await;
+        call("greedy", 99).await.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
+        waiting.push(call("other", 1));
+        tokio::time::sleep(SECOND).await;
+        call("other", 2).await.assert_error(ErrorKind::Overloaded);
+        if tool == "ask" {
+            assert_eq!(hub.approvals(&tenant("other"), None).await.unwrap().len(), 1);
+        } else {
+            assert_eq!(hub.queued_calls(), 21);
+            busy.release(30);
+            for call in waiting {
+                call.await.assert_success();
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_a_person_holds_no_slot() {
     let (tool, script) = scripted("it", []);
     let hub = builder().tool(tool.max_concurrency(1)).max_concurrency(1).rule(Rule::ask("it").when("/big", "true"));

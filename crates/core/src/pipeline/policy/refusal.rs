@@ -27,7 +27,9 @@ pub(super) fn too_many_waiting(envelope: &CallEnvelope, bound: Bound, identical:
         }
         Bound::Waiters => {
             error.retry_after = Some(RETRY_AFTER);
-            error.operator("the maximum number of calls awaiting approval is reached")
+            error.operator(
+                "the maximum number of calls awaiting approval is reached, and the share of the tenant is used up",
+            )
         }
     }
 }

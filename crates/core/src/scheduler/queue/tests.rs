@@ -313,3 +313,54 @@ async fn fairness_keys_get_equal_shares() {
     assert!(counts.iter().all(|count| *count > 350), "{counts:?}");
     check_empty(&queue, &[tool_queue]);
 }
+
+fn tenant_key(tenant: &str, thread: &str) -> FairnessKey {
+    FairnessKey { tenant: Tenant::new(tenant).unwrap(), ..fairness_key(thread) }
+}
+
+#[test]
+fn one_tenant_may_fill_a_queue_and_each_other_one_still_gets_its_share() {
+    for (per_tool, total, limit) in
+        [(100, 1_000, QueueLimit::Tool), (1_000, 100, QueueLimit::Global), (100, 100, QueueLimit::Tool)]
+    {
+        let queue = Queue::new(None, QueueLimits { per_tool, total });
+        let tool_queue = queue.tool_queue();
+        let running = expect_slot(tool_queue.acquire(Some(1), &tenant_key("a", "t")));
+        let mut waiters = Vec::new();
+        for (tenant, share) in [("a", 100), ("b", 5), ("c", 5)] {
+            waiters.extend((0..share).map(|_| expect_waiter(tool_queue.acquire(Some(1), &tenant_key(tenant, "t")))));
+            let refused = tool_queue.acquire(Some(1), &tenant_key(tenant, "t")).unwrap_err();
+            assert_eq!(refused.limit, limit, "{tenant}");
+        }
+        drop((running, waiters));
+        check_empty(&queue, &[tool_queue]);
+    }
+    let closed = Queue::new(None, QueueLimits { per_tool: 0, total: 0 }).tool_queue();
+    let _running = expect_slot(closed.acquire(Some(1), &tenant_key("a", "t")));
+    assert!(closed.acquire(Some(1), &tenant_key("b", "t")).is_err());
+}
+
+#[test]
+fn tenants_take_turns_however_many_threads_one_of_them_has() {
+    let queue = Queue::new(None, LARGE_LIMITS);
+    let tool_queue = queue.tool_queue();
+    let mut running = expect_slot(tool_queue.acquire(Some(1), &tenant_key("a", "t")));
+    let calls = [("a", "1"), ("a", "2"), ("a", "3"), ("a", "1"), ("b", "1"), ("b", "1"), ("b", "2")];
+    let mut waiters: Vec<_> = calls
+        .map(|(tenant, thread)| {
+            let waiter = expect_waiter(tool_queue.acquire(Some(1), &tenant_key(tenant, thread)));
+            (format!("{tenant}{thread}"), waiter)
+        })
+        .into();
+    let mut served = Vec::new();
+    while !waiters.is_empty() {
+        drop(running);
+        let next = waiters.iter_mut().enumerate().find_map(|(at, (_, waiter))| Some((at, waiter.now_or_never()?)));
+        let (at, slot) = next.unwrap();
+        served.push(waiters.remove(at).0);
+        running = slot;
+    }
+    assert_eq!(served, ["a1", "b1", "a2", "b2", "a3", "b1", "a1"]);
+    drop(running);
+    check_empty(&queue, &[tool_queue]);
+}

@@ -9,12 +9,16 @@
 
 use std::{
     collections::{BTreeMap, btree_map},
-    sync::atomic::Ordering::SeqCst,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 use tokio::sync::oneshot::Sender;
 
-use super::{FairnessKey, QueueFull, QueueLimit, RETRY_AFTER, Slot, ToolQueue, round_robin::RoundRobin, try_increment};
+use super::{
+    FairnessKey, QueueFull, QueueLimit, QueueLimits, RETRY_AFTER, Slot, ToolQueue, is_full, round_robin::RoundRobin,
+    try_increment,
+};
+use toolhub_types::ids::{Tenant, ThreadId};
 
 /// All waiters.
 #[derive(Default)]
@@ -23,13 +27,22 @@ pub(super) struct WaitQueue {
     queues: BTreeMap<u64, Waiters>,
     /// The tool queues that may have a slot of their own free.
     ready: RoundRobin<u64, ()>,
+    /// How many calls of each tenant wait, for all tools.
+    queued_by_tenant: BTreeMap<Tenant, usize>,
     next_sequence: u64,
 }
 
 /// The waiters of one tool. While there are any, they keep the tool queue alive, and through it the shared queue.
 struct Waiters {
     queue: ToolQueue,
-    by_key: RoundRobin<FairnessKey, BTreeMap<u64, Sender<Slot>>>,
+    by_tenant: RoundRobin<Tenant, TenantWaiters>,
+}
+
+/// The waiters of one tool and tenant.
+#[derive(Default)]
+struct TenantWaiters {
+    by_thread: RoundRobin<Option<ThreadId>, BTreeMap<u64, Sender<Slot>>>,
+    count: usize,
 }
 
 /// A slot and the waiter that gets it.
@@ -56,17 +69,13 @@ impl WaitQueue {
         queue.0.queued.fetch_add(1, SeqCst);
         queue.0.shared.queued.fetch_add(1, SeqCst);
         let waiters = self.queues.entry(queue.0.key);
-        let waiters = waiters.or_insert_with(|| Waiters { queue: queue.clone(), by_key: RoundRobin::default() });
-        waiters.by_key.get_or_insert(key).insert(sequence, sender);
+        let waiters = waiters.or_insert_with(|| Waiters { queue: queue.clone(), by_tenant: RoundRobin::default() });
+        let of_tenant = waiters.by_tenant.get_or_insert(&key.tenant);
+        of_tenant.count += 1;
+        of_tenant.by_thread.get_or_insert(&key.thread).insert(sequence, sender);
+        *self.queued_by_tenant.entry(key.tenant.clone()).or_default() += 1;
         let handoffs = self.dispatch(queue);
-
-        let limits = &queue.0.shared.queue_limits;
-        let exceeded = if queue.0.queued.load(SeqCst) > limits.per_tool {
-            Some(QueueLimit::Tool)
-        } else {
-            (queue.0.shared.queued.load(SeqCst) > limits.total).then_some(QueueLimit::Global)
-        };
-        match exceeded {
+        match self.exceeded_limit(queue, &key.tenant) {
             Some(limit) if self.remove(queue, key, sequence).is_some() => {
                 (handoffs, Err(QueueFull { limit, retry_after: RETRY_AFTER }))
             }
@@ -74,21 +83,39 @@ impl WaitQueue {
         }
     }
 
+    /// The limit that the last waiter of the tenant exceeds, if it still waits.
+    fn exceeded_limit(&mut self, queue: &ToolQueue, tenant: &Tenant) -> Option<QueueLimit> {
+        let QueueLimits { per_tool, total } = queue.0.shared.queue_limits;
+        let waiters = self.queues.get_mut(&queue.0.key)?;
+        let own = waiters.by_tenant.get_mut(tenant)?.count.checked_sub(1)?;
+        let own_in_total = self.queued_by_tenant.get(tenant)?.checked_sub(1)?;
+        let others = |queued: &AtomicUsize| queued.load(SeqCst).saturating_sub(1);
+        if is_full(per_tool, others(&queue.0.queued), own) {
+            return Some(QueueLimit::Tool);
+        }
+        is_full(total, others(&queue.0.shared.queued), own_in_total).then_some(QueueLimit::Global)
+    }
+
     /// Removes a waiter that gave up; `None` if it was served already.
     pub(super) fn remove(&mut self, queue: &ToolQueue, key: &FairnessKey, sequence: u64) -> Option<Sender<Slot>> {
         let btree_map::Entry::Occupied(mut waiters) = self.queues.entry(queue.0.key) else { return None };
-        let by_key = &mut waiters.get_mut().by_key;
-        let calls = by_key.get_mut(key)?;
+        let by_tenant = &mut waiters.get_mut().by_tenant;
+        let of_tenant = by_tenant.get_mut(&key.tenant)?;
+        let calls = of_tenant.by_thread.get_mut(&key.thread)?;
         let sender = calls.remove(&sequence)?;
         if calls.is_empty() {
-            by_key.remove(key);
+            of_tenant.by_thread.remove(&key.thread);
         }
-        if by_key.is_empty() {
+        of_tenant.count -= 1;
+        if of_tenant.count == 0 {
+            by_tenant.remove(&key.tenant);
+        }
+        if by_tenant.is_empty() {
             waiters.remove();
             self.ready.remove(&queue.0.key);
             queue.0.shared.ready_queues.store(self.ready.len(), SeqCst);
         }
-        decrement_queued(queue);
+        decrement_queued(queue, &mut self.queued_by_tenant, &key.tenant);
         Some(sender)
     }
 
@@ -115,9 +142,10 @@ impl WaitQueue {
                 queue.0.running.fetch_sub(1, SeqCst);
                 break;
             }
-            handoffs.push((waiters.get_mut().pop_next(), Slot::new(queue.clone())));
-            decrement_queued(&queue);
-            if waiters.get().by_key.is_empty() {
+            let (tenant, sender) = waiters.get_mut().pop_next();
+            handoffs.push((sender, Slot::new(queue.clone())));
+            decrement_queued(&queue, &mut self.queued_by_tenant, &tenant);
+            if waiters.get().by_tenant.is_empty() {
                 waiters.remove();
                 self.ready.remove_first();
             } else {
@@ -130,27 +158,42 @@ impl WaitQueue {
 }
 
 impl Waiters {
-    /// The first waiter of the fairness key whose turn it is.
-    fn pop_next(&mut self) -> Sender<Slot> {
-        let (_, calls) = self.by_key.first().expect("a tool queue without fairness keys is removed");
-        let (_, sender) = calls.pop_first().expect("a fairness key without waiters is removed");
+    /// The first waiter of the tenant and thread whose turn it is, and the tenant.
+    fn pop_next(&mut self) -> (Tenant, Sender<Slot>) {
+        let (tenant, waiters) = self.by_tenant.first().expect("a tool queue without tenants is removed");
+        let tenant = tenant.clone();
+        let (_, calls) = waiters.by_thread.first().expect("a tenant without threads is removed");
+        let (_, sender) = calls.pop_first().expect("a thread without waiters is removed");
         if calls.is_empty() {
-            self.by_key.remove_first();
+            waiters.by_thread.remove_first();
         } else {
-            self.by_key.rotate();
+            waiters.by_thread.rotate();
         }
-        sender
+        waiters.count -= 1;
+        if waiters.count == 0 {
+            self.by_tenant.remove_first();
+        } else {
+            self.by_tenant.rotate();
+        }
+        (tenant, sender)
     }
 }
 
-fn decrement_queued(queue: &ToolQueue) {
+/// Counts a waiter of this tenant less.
+fn decrement_queued(queue: &ToolQueue, queued_by_tenant: &mut BTreeMap<Tenant, usize>, tenant: &Tenant) {
     queue.0.queued.fetch_sub(1, SeqCst);
     queue.0.shared.queued.fetch_sub(1, SeqCst);
+    if let Some(queued) = queued_by_tenant.get_mut(tenant) {
+        *queued -= 1;
+        if *queued == 0 {
+            queued_by_tenant.remove(tenant);
+        }
+    }
 }
 
 #[cfg(test)]
 impl WaitQueue {
     pub(super) fn is_empty(&self) -> bool {
-        self.queues.is_empty() && self.ready.is_empty()
+        self.queues.is_empty() && self.ready.is_empty() && self.queued_by_tenant.is_empty()
     }
 }
