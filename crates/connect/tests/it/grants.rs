@@ -5,11 +5,14 @@ use toolhub_connect::{command::Command, rest::Rest};
 use toolhub_core::{
     Answer, ApprovalOutcome, ErrorKind, ToolBuilder, ToolHub,
     ids::{Caller, Tenant},
+    status::StatusSettings,
 };
 
 /// Grants the first tool, replaces it by each of the others, and expects which of them asks again.
 async fn check(build: &dyn Fn() -> ToolBuilder, changes: Vec<(&str, ToolBuilder, bool)>) {
-    let hub = ToolHub::builder().tool(build().confirm()).build().await.unwrap();
+    // The programs fail and the requests are refused; that must not withhold the tool.
+    let settings = StatusSettings { enabled: false, ..StatusSettings::default() };
+    let hub = ToolHub::builder().tool(build().confirm()).status(settings).build().await.unwrap();
     let call = || hub.call("it", json!({})).no_wait();
     let id = call().await.error.unwrap().approval().expect("the call asks");
     let answer = Answer::new(ApprovalOutcome::ProceedAlwaysTool, Caller::new("boss").unwrap());
