@@ -128,7 +128,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    commands::guard::run_if_requested().unwrap_or_else(async_main)
+    commands::guard::run_if_requested().unwrap_or_else(|| {
+        if let Err(error) = toolhub::command::deny_inspection() {
+            eprintln!("warning: programs run as tools can read the environment of this process: {error}");
+        }
+        async_main()
+    })
 }
 
 #[tokio::main]

@@ -8,6 +8,7 @@ mod environment;
 mod error;
 mod failure;
 pub mod guard;
+mod inspection;
 mod long_running;
 mod one_shot;
 mod output;
@@ -26,6 +27,7 @@ use toolhub_core::{Kind, ToolBuilder};
 pub use environment::DEFAULT_PASS_ENV;
 pub use error::CommandError;
 pub use guard::Guard;
+pub use inspection::deny_inspection;
 pub use request::RESERVED_MEMBERS;
 
 /// A program to be registered as a tool.

@@ -5,6 +5,7 @@ mod approvals;
 mod connection;
 mod dead_ends;
 mod imports;
+mod inspection;
 mod logs;
 mod process;
 mod redaction;
