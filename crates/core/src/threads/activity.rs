@@ -164,8 +164,26 @@ impl ThreadActivity {
         }
     }
 
-    /// The entries to flush. A shard over its limit flushes all, so that it can be evicted.
-    pub(super) fn due_for_flush(&self, scope: FlushScope, now: Timestamp) -> Vec<(ThreadKey, ThreadEntry)> {
+    /// The threads of a tenant that are not in the store, at most `limit` of those after this id, the first ones by id.
+    pub(super) fn unstored(&self, tenant: &Tenant, after: Option<&ThreadId>, limit: usize) -> Vec<ThreadKey> {
+        let mut found = Vec::new();
+        for shard in self.threads.shards() {
+            let unstored = shard.iter().filter(|(owner, entry)| {
+                entry.last_stored.is_none()
+                    && owner.tenant == *tenant
+                    && after.is_none_or(|after| owner.thread > *after)
+            });
+            found.extend(unstored.map(|(owner, _)| owner.clone()));
+        }
+        if found.len() > limit {
+            found.select_nth_unstable_by(limit, |a, b| a.thread.cmp(&b.thread));
+            found.truncate(limit);
+        }
+        found
+    }
+
+    /// The threads to flush. A shard over its limit flushes all, so that it can be evicted.
+    pub(super) fn due_for_flush(&self, scope: FlushScope, now: Timestamp) -> Vec<ThreadKey> {
         let mut found = Vec::new();
         for shard in self.threads.shards() {
             let scope = if shard.len() > MAX_PER_SHARD { FlushScope::All } else { scope };
@@ -177,7 +195,7 @@ impl ThreadActivity {
                         || (entry.has_unstored() && now.since(entry.last_active) >= FORGET_AFTER)
                 }
             });
-            found.extend(due.map(|(owner, entry)| (owner.clone(), *entry)));
+            found.extend(due.map(|(owner, _)| owner.clone()));
         }
         found
     }
@@ -220,7 +238,7 @@ impl ThreadEntry {
         self.running > 0 || self.last_active > after
     }
 
-    fn has_unstored(&self) -> bool {
+    pub(super) fn has_unstored(&self) -> bool {
         self.unstored_calls > 0 || self.last_stored != Some(self.last_active)
     }
 }
@@ -241,7 +259,7 @@ mod tests {
 
     fn flush(activity: &ThreadActivity, scope: FlushScope, now: Timestamp) -> usize {
         let due = activity.due_for_flush(scope, now);
-        due.iter().for_each(|(owner, thread)| activity.mark_stored(owner, thread));
+        due.iter().for_each(|owner| activity.mark_stored(owner, &activity.get(owner).unwrap()));
         due.len()
     }
 

@@ -123,8 +123,11 @@ impl ThreadStore {
 
     /// A page of a tenant's threads.
     pub(crate) async fn list(&self, tenant: &Tenant, after: Option<Cursor>) -> Result<ThreadPage, StoreError> {
-        // Flush first, so that the store has all threads in one order.
-        self.flush(FlushScope::Stale).await?;
+        // Flush the new threads that this page may have, so that the store has them in one order. After a burst of new threads
+        // the others may take long, and the background flush writes them. One more than fits tells the store that there is a next page.
+        let last = after.as_ref().and_then(|Cursor(key)| key.partition.thread());
+        let unstored = self.activity.unstored(tenant, last, BATCH_SIZE + 1);
+        self.write_batch(&unstored).await?;
         let scan = Scan { after, ..Scan::new(Table::Threads, Scope::Tenant(tenant.clone())).limit(BATCH_SIZE) };
         let page = self.store.scan(scan, self.clock.now()).await?;
         let thread = |(key, row): &(RowKey, Row)| {
@@ -179,35 +182,53 @@ impl ThreadStore {
     }
 
     async fn flush(&self, scope: FlushScope) -> Result<(), StoreError> {
-        let _guard = self.write_lock.lock().await;
         let result = self.write_due(scope).await;
+        let _guard = self.write_lock.lock().await;
         self.activity.evict(self.clock.now());
         result
     }
 
     async fn write_due(&self, scope: FlushScope) -> Result<(), StoreError> {
-        let mut due = self.activity.due_for_flush(scope, self.clock.now());
-        if self.store.size_limit().is_some_and(SizeLimit::is_near) {
-            // These threads have no rows, otherwise their own row would be stored: they would fill the store with nothing.
-            due.retain(|(_, entry)| entry.is_stored());
+        let due = self.activity.due_for_flush(scope, self.clock.now());
+        if self.is_store_nearly_full() {
             self.activity.forget_unstored(self.clock.now() - UNSTORED_RETENTION);
         }
         for batch in due.chunks(BATCH_SIZE) {
-            let now = self.clock.now();
-            let keys: Vec<RowKey> = batch.iter().map(|(owner, _)| row_key(owner)).collect();
-            let rows = self.store.load(&keys, now).await?;
-            let mut writes = FuturesUnordered::new();
-            for ((owner, entry), row) in batch.iter().zip(rows) {
-                writes.push(self.write_one(owner, entry, row, now));
-                if writes.len() >= WRITE_CONCURRENCY {
-                    writes.next().await.transpose()?;
-                }
-            }
-            while let Some(result) = writes.next().await {
-                result?;
-            }
+            self.write_batch(batch).await?;
         }
         Ok(())
+    }
+
+    /// Writes the unstored activity of these threads. Each batch locks for itself, so that a long flush delays nobody.
+    async fn write_batch(&self, owners: &[ThreadKey]) -> Result<(), StoreError> {
+        let _guard = self.write_lock.lock().await;
+        let nearly_full = self.is_store_nearly_full();
+        // Read under the lock: meanwhile a thread may have been written or deleted. Near the size limit, threads that have no
+        // rows are left out, otherwise their own row would be stored: they would fill the store with nothing.
+        let entries = owners.iter().filter_map(|owner| Some((owner, self.activity.get(owner)?)));
+        let due: Vec<(&ThreadKey, ThreadEntry)> =
+            entries.filter(|(_, entry)| entry.has_unstored() && (entry.is_stored() || !nearly_full)).collect();
+        let now = self.clock.now();
+        let keys: Vec<RowKey> = due.iter().map(|(owner, _)| row_key(owner)).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let rows = self.store.load(&keys, now).await?;
+        let mut writes = FuturesUnordered::new();
+        for ((owner, entry), row) in due.iter().zip(rows) {
+            writes.push(self.write_one(owner, entry, row, now));
+            if writes.len() >= WRITE_CONCURRENCY {
+                writes.next().await.transpose()?;
+            }
+        }
+        while let Some(result) = writes.next().await {
+            result?;
+        }
+        Ok(())
+    }
+
+    fn is_store_nearly_full(&self) -> bool {
+        self.store.size_limit().is_some_and(SizeLimit::is_near)
     }
 
     async fn write_one(

@@ -13,6 +13,7 @@ use toolhub::{
 
 use crate::{
     faulty_store::FaultyStore,
+    intercepted_store::{CommitAction, InterceptedStore},
     shop_tools::{add, add_to_cart},
 };
 
@@ -301,4 +302,32 @@ async fn a_thread_is_not_deleted_under_a_call_that_runs_on_another_hub() {
     ended.assert_success();
     assert!(second.call_record(&default_tenant(), ended.id).await.unwrap().is_some(), "it has its record");
     assert!(first.delete_thread(&default_tenant(), &id("t1")).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_after_a_burst_of_new_threads_waits_for_its_own_page_only() {
+    let store = Arc::new(InterceptedStore::default());
+    let hub = ToolHub::builder().clock(TestClock::new()).shared_store(store.clone()).tool(tool("add", add).read_only());
+    let hub = hub.build().await.unwrap();
+    store.before_commits(|_| {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            CommitAction::Apply
+        })
+    });
+    for number in 0..3_000 {
+        hub.call("add", json!({"a": 1, "b": 2})).thread(format!("t{number:05}")).await.assert_success();
+    }
+    // The background flush is under way.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let (began, mut after, mut found) = (tokio::time::Instant::now(), None, Vec::new());
+    for _ in 0..3 {
+        let page = hub.threads(&default_tenant(), after).await.unwrap();
+        found.extend(page.threads.into_iter().map(|thread| thread.id));
+        after = page.next;
+    }
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    let expected: Vec<ThreadId> = (0..found.len()).map(|number| id(&format!("t{number:05}"))).collect();
+    assert_eq!(found, expected);
+    assert!(found.len() >= 200, "{}", found.len());
 }
