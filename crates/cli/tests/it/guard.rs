@@ -192,6 +192,24 @@ while True:
 }
 
 #[tokio::test]
+async fn a_hundred_that_fork_and_leave_their_group_at_once_are_caught() {
+    let folder = TempFolder::new();
+    let code = "
+import os, sys
+for _ in range(100):
+    if os.fork() == 0:
+        while True:
+            os.setsid()
+            if os.fork(): os._exit(0)
+open(sys.argv[1] + '/up', 'w')";
+    let hub = build_hub([python_command(code, &[folder.path().to_str().unwrap()]).tool("forks")]).await;
+    let outcome = hub.call("forks", json!({})).await;
+    assert_eq!(outcome.error.as_ref().unwrap().kind, ErrorKind::ToolError, "{outcome:?}");
+    assert!(folder.path().join("up").exists());
+    assert_no_process_left(folder.path()).await;
+}
+
+#[tokio::test]
 async fn a_program_that_ends_takes_along_what_it_started() {
     let folder = TempFolder::new();
     let hub = build_hub([process_tree_command(folder.path(), "ends").tool("ends")]).await;

@@ -64,6 +64,14 @@ impl Template {
         })
     }
 
+    /// The texts between the arguments.
+    pub(crate) fn literal_texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text.as_str()),
+            Piece::Argument(_) => None,
+        })
+    }
+
     /// The argument, if the template is exactly one placeholder.
     pub(crate) fn sole_argument(&self) -> Option<&str> {
         match &self.0[..] {

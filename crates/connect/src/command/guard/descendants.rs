@@ -1,6 +1,6 @@
 //! Finds the descendants of this process in `/proc` and signals them.
 //!
-//! In: the process table. Out: a signal to every descendant, including orphans, which the guard adopts as their subreaper.
+//! In: the process table. Out: every descendant stopped, or a signal to each of them, including orphans, which the guard adopts as their subreaper.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,6 +18,42 @@ struct ProcessInfo {
     pid: Pid,
     parent: Pid,
     group: Pid,
+    /// Whether it can still fork: it is neither stopped nor dead.
+    can_fork: bool,
+}
+
+/// Rounds in which descendants are stopped, each with one look at the process table and several at the guard's own children.
+const STOP_ROUNDS: usize = 30;
+const CHILD_ROUNDS: usize = 20;
+
+/// Stops every descendant of this process, so that none forks while they are killed. A process that forks and exits before
+/// `/proc` is read becomes a child of the guard, and the kernel lists those at once. Gives up after some rounds.
+pub(super) fn stop_all() {
+    let me = getpid();
+    for _ in 0..STOP_ROUNDS {
+        for _ in 0..CHILD_ROUNDS {
+            // A child keeps its PID until the guard reaps it, so these PIDs are not reused meanwhile.
+            for child in own_children() {
+                let _ = kill_process(child, Signal::STOP);
+            }
+        }
+        let descendants = read_process_table().descendants_of(me);
+        let mut running = descendants.into_iter().filter(|process| process.can_fork).peekable();
+        if running.peek().is_none() {
+            return;
+        }
+        for process in running {
+            send_signal(process, me, Signal::STOP);
+        }
+    }
+}
+
+/// The children of this process, including the orphans it has adopted. Empty if the kernel does not list them.
+fn own_children() -> impl Iterator<Item = Pid> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let numbers = lists.flat_map(|list| list.split_ascii_whitespace().map(str::parse).collect::<Vec<_>>());
+    numbers.filter_map(|number| Pid::from_raw(number.ok()?))
 }
 
 /// Signals every descendant of this process. Processes forked meanwhile are missed, so the caller repeats this until none is left.
@@ -73,9 +109,10 @@ impl ProcessTable {
 fn read_stat(pid: Pid) -> Option<ProcessInfo> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     let after = stat.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = str::from_utf8(stat.get(after + 1..)?).ok()?.split_ascii_whitespace().skip(1);
+    let mut fields = str::from_utf8(stat.get(after + 1..)?).ok()?.split_ascii_whitespace();
+    let can_fork = !matches!(fields.next()?, "T" | "t" | "Z" | "X");
     let mut number = || fields.next()?.parse().ok().and_then(Pid::from_raw);
-    Some(ProcessInfo { pid, parent: number()?, group: number()? })
+    Some(ProcessInfo { pid, parent: number()?, group: number()?, can_fork })
 }
 
 /// Signals a descendant. Its PID may have been reused since the table was read, so this opens a pidfd first and then checks that the

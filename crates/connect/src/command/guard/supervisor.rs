@@ -132,6 +132,7 @@ impl ShutdownPhase {
     }
 
     fn kill(self) -> Self {
+        descendants::stop_all();
         descendants::signal_all(Signal::KILL);
         let now = Instant::now();
         let deadline = match self {

@@ -80,7 +80,12 @@ impl<'a> Reader<'a> {
         }
         let (mut headers, mut cookies) = (Vec::new(), Vec::new());
         for (name, text) in &rest.headers {
-            let (template, name) = (self.template(format!("headers.{name}"), text), self.header(name));
+            let setting = format!("headers.{name}");
+            let (template, name) = (self.template(setting.clone(), text), self.header(name));
+            // The value is not quoted, because it may be a secret.
+            if let Some(reason) = template.literal_texts().find_map(|text| encode::check_header(text).err()) {
+                self.report::<()>(setting, format!("the value {reason}"));
+            }
             headers.extend(name.map(|name| (name, ValueSource::Template(template))));
         }
         for (name, _) in &rest.secret_headers {

@@ -37,6 +37,9 @@ fn each_problem_names_its_setting_and_what_to_do() {
     check(Rest::get(URL).header("a b", "c"), "headers.a b", "not a valid header name");
     check(Rest::get(URL).header("Host", "c"), "headers.host", "the HTTP client itself");
     check(Rest::get(URL).header("Cookie", "c"), "headers.cookie", "`cookies`");
+    for text in ["a\r\nx-admin: 1", "a\nb", "a\rb", "a\0b", "{x}\n"] {
+        check(Rest::get(URL).header("a", text), "headers.a", "control character");
+    }
     check(Rest::get(URL).json(json!({})), "body", "GET");
     check(Rest::post(URL).json(json!({"a": ["{"]})), "body", "`{`");
     check(Rest::post(URL).body(Body::Text("{".into())), "body", "`{`");
