@@ -15,7 +15,10 @@ use std::{
     time::Duration,
 };
 
-use toolhub_storage::backend::StoreError;
+use toolhub_storage::{
+    backend::StoreError,
+    clock::{Clock, SystemClock},
+};
 
 pub(crate) use file_ops::{
     TempPath, canonical_path, copy_hashed, link_or_copy, remove_if_exists, sync_folder, unused_path, with_suffix,
@@ -90,6 +93,23 @@ pub enum BackupError {
 impl BackupError {
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
         |error| Self::Io { path: path.to_owned(), error }
+    }
+}
+
+/// Makes a backup in a folder; its name has the prefix, the time and the suffix. Of several backups at the same time, each gets
+/// the next unused millisecond.
+pub(crate) async fn create_named<F: Future<Output = Result<Backup, BackupError>>>(
+    folder: &Path,
+    (prefix, suffix): (&str, &str),
+    create: impl Fn(PathBuf) -> F,
+) -> Result<Backup, BackupError> {
+    let mut time = SystemClock.now();
+    loop {
+        let name = format!("{prefix}{}{suffix}", time.to_string().replace([':', '.'], "-"));
+        match create(folder.join(name)).await {
+            Err(BackupError::Exists(_)) => time = time + Duration::from_millis(1),
+            created => return created,
+        }
     }
 }
 

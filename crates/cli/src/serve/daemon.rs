@@ -18,7 +18,6 @@ use toolhub::{
     BoxFuture, BusinessStateConfig, StateBackups, StateManagerConfig, StoreRole, ToolHub,
     agent::AgentService,
     backend::Backend,
-    clock::{Clock, SystemClock},
     server::{
         Auth, Backup, HostControl, HostControlError, KeyRing, KeySetting, Limits, NamedToolset, ReloadReport, Server,
         Settings, ToolChangeError,
@@ -196,8 +195,7 @@ impl Daemon {
         };
         let folder = self.loaded().config.store.backup_folder();
         std::fs::create_dir_all(&folder).map_err(|error| HostControlError::Failed(error.into()))?;
-        let name = SystemClock.now().to_string().replace([':', '.'], "-");
-        let backup = sqlite.backup(folder.join(format!("toolhub-{name}.db"))).await;
+        let backup = sqlite.backup_in(folder, "toolhub-").await;
         backup.map_err(|error| HostControlError::Failed(error.into()))
     }
 }

@@ -15,7 +15,7 @@ pub(super) use copy::check_integrity;
 use toolhub_types::store_role::StoreRole;
 
 use super::Sqlite;
-use crate::backup::{Backup, BackupError, BackupSource, copy_hashed};
+use crate::backup::{Backup, BackupError, BackupSource, copy_hashed, create_named};
 
 /// Creates backups of the store in this file.
 pub(super) struct SqliteBackupSource {
@@ -60,6 +60,14 @@ impl Sqlite {
     /// When the destination exists, when the disk is full, and when the store itself is damaged.
     pub async fn backup(&self, destination: impl AsRef<Path>) -> Result<Backup, BackupError> {
         self.backup_worker.create_backup(destination.as_ref()).await
+    }
+
+    /// Like [`backup`](Self::backup), with a new name in this folder: the prefix and the time.
+    ///
+    /// # Errors
+    /// When the disk is full, and when the store itself is damaged.
+    pub async fn backup_in(&self, folder: impl AsRef<Path>, prefix: &str) -> Result<Backup, BackupError> {
+        create_named(folder.as_ref(), (prefix, SqliteBackupSource::SUFFIX), |path| self.backup(path)).await
     }
 
     /// The backups in the folder of the options, latest first.

@@ -9,7 +9,6 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use toolhub_storage::clock::{Clock, SystemClock};
 use toolhub_types::{
     state_config::{PersistenceFormat, StateManagerConfig},
     store_role::StoreRole,
@@ -18,9 +17,12 @@ use toolhub_types::{
 use super::DATABASE_FILE;
 use crate::{
     Files, Sqlite, WriteBehind,
-    backup::{Backup, BackupError, RestoreReport},
+    backup::{Backup, BackupError, RestoreReport, create_named},
     files, sqlite,
 };
+
+/// The prefix of the names of these backups.
+const PREFIX: &str = "state-";
 
 /// Makes backups of a state manager's store while it is in use.
 #[derive(Debug)]
@@ -58,10 +60,9 @@ impl StateBackups {
             buffer.flush().await.map_err(BackupError::Flush)?;
         }
         fs::create_dir_all(&self.folder).map_err(BackupError::io(&self.folder))?;
-        let name = format!("state-{}", SystemClock.now().to_string().replace([':', '.'], "-"));
         match (self.sqlite.upgrade(), self.files.upgrade()) {
-            (Some(store), _) => store.backup(self.folder.join(name + ".db")).await,
-            (None, Some(store)) => store.backup(self.folder.join(name)).await,
+            (Some(store), _) => store.backup_in(&self.folder, PREFIX).await,
+            (None, Some(store)) => create_named(&self.folder, (PREFIX, ""), |path| store.backup(path)).await,
             (None, None) => Err(BackupError::Closed),
         }
     }

@@ -428,3 +428,13 @@ async fn a_full_disk_leaves_the_old_store_where_it_is() {
     sqlite::restore(&backup, &path, StoreRole::Hub).unwrap();
     assert_eq!(row(&open(&path), "a").await, Some(("1".into(), 1)));
 }
+
+#[tokio::test]
+async fn backups_at_the_same_time_get_names_of_their_own() {
+    let folder = TempFolder::in_memory();
+    let store = Sqlite::open(folder.path().join("store.db"), Options::default()).unwrap();
+    let backups = futures_util::future::join_all((0..8).map(|_| store.backup_in(folder.path(), "copy-"))).await;
+    let paths: std::collections::HashSet<_> = backups.into_iter().map(|backup| backup.unwrap().path).collect();
+    assert_eq!(paths.len(), 8);
+    assert!(paths.iter().all(|path| path.is_file() && path.extension().is_some_and(|suffix| suffix == "db")));
+}
