@@ -194,10 +194,14 @@ while True:
 #[tokio::test]
 async fn a_hundred_that_fork_and_leave_their_group_at_once_are_caught() {
     let folder = TempFolder::new();
+    // They begin when the program ends and closes the pipe.
     let code = "
 import os, sys
+begin, end = os.pipe()
 for _ in range(100):
     if os.fork() == 0:
+        os.close(end)
+        os.read(begin, 1)
         while True:
             os.setsid()
             if os.fork(): os._exit(0)
