@@ -8,4 +8,6 @@
 pub mod command;
 pub mod config;
 pub mod openapi;
+mod percent_encode;
 pub mod rest;
+mod secret_mask;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::Command;
+use crate::secret_mask::SecretMask;
 
 /// Shorter values are unlikely to be secrets, and redacting them would garble ordinary text.
 const MIN_SECRET_LEN: usize = 8;
@@ -28,14 +29,30 @@ pub(super) fn variables(command: &Command) -> BTreeMap<OsString, OsString> {
     all
 }
 
-/// The values to redact from the program's output: those of the configured variables, and each line of multi-line values, because
-/// the output is read line by line. Longest first, since one secret may contain another.
-pub(super) fn secrets(command: &Command, variables: &BTreeMap<OsString, OsString>) -> Vec<String> {
-    let names = command.env.keys().chain(&command.pass_env).filter(|name| !DEFAULT_PASS_ENV.contains(&name.as_str()));
-    let values = names.filter_map(|name| variables.get(OsStr::new(name))?.to_str());
-    let parts = values.flat_map(|value| std::iter::once(value).chain(value.lines()));
-    let mut secrets: Vec<String> = parts.filter(|part| part.len() >= MIN_SECRET_LEN).map(String::from).collect();
-    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    secrets.dedup();
-    secrets
+/// A variable whose name contains one of these is a secret.
+const SECRET_NAMES: [&str; 9] =
+    ["auth", "key", "token", "secret", "pass", "cookie", "session", "credential", "private"];
+
+/// What must not leave a program.
+pub(super) struct ProgramSecrets {
+    /// The values of all configured variables, for errors and logs.
+    pub(super) all: SecretMask,
+    /// The values of those with a secret name, for results: others may be part of a useful result.
+    pub(super) named: SecretMask,
+}
+
+/// The values to mask: those of the configured variables, and each line of multi-line values, because the output is read line by line.
+pub(super) fn secrets(command: &Command, variables: &BTreeMap<OsString, OsString>) -> ProgramSecrets {
+    let mask = |is_secret: fn(&str) -> bool| {
+        let names = command.env.keys().chain(&command.pass_env).map(String::as_str);
+        let names = names.filter(|name| !DEFAULT_PASS_ENV.contains(name) && is_secret(name));
+        let values = names.filter_map(|name| variables.get(OsStr::new(name))?.to_str());
+        let parts = values.flat_map(|value| std::iter::once(value).chain(value.lines()));
+        SecretMask::new(parts.filter(|part| part.len() >= MIN_SECRET_LEN))
+    };
+    let has_secret_name = |name: &str| {
+        let name = name.to_lowercase();
+        SECRET_NAMES.iter().any(|part| name.contains(part))
+    };
+    ProgramSecrets { all: mask(|_| true), named: mask(has_secret_name) }
 }

@@ -200,10 +200,23 @@ async fn read_response(process: &mut Process, limits: Limits, cx: &CallContext) 
             let redacted = response::parse_line(&process.stderr.redact(&bytes)).err();
             Failure::Protocol(redacted.unwrap_or(error))
         });
+        let secrets = process.stderr.secrets();
         match parsed? {
-            ResponseLine::Response(response) => return Ok(response),
-            ResponseLine::Progress { message, fraction: Some(fraction) } => cx.progress_at(fraction, message),
-            ResponseLine::Progress { message, fraction: None } => cx.progress(message),
+            ResponseLine::Response(mut response) => {
+                // The state stays as the program wrote it: it gets it back.
+                response.result = response.result.map_err(|error| error.masked(&secrets.all)).map(|mut result| {
+                    secrets.named.value(&mut result);
+                    result
+                });
+                return Ok(response);
+            }
+            ResponseLine::Progress { message, fraction } => {
+                let message = secrets.named.text(message).into_owned();
+                match fraction {
+                    Some(fraction) => cx.progress_at(fraction, message),
+                    None => cx.progress(message),
+                }
+            }
         }
     }
 }

@@ -59,13 +59,17 @@ async fn run(process: &mut Process, request: &[u8], max_output: usize) -> Result
         let size = output.len();
         let parse = move || response::parse_output(&output).map_err(|error| (error, output));
         // The error quotes the output, so it is built again from the redacted output.
-        return offload::run(size, parse).await.map_err(|(error, output)| {
+        let parsed = offload::run(size, parse).await.map_err(|(error, output)| {
             let redacted = response::parse_output(&process.stderr.redact(&output)).err();
             Failure::Protocol(redacted.unwrap_or(error))
         });
+        return parsed.map(|mut output| {
+            process.stderr.secrets().named.value(&mut output);
+            output
+        });
     }
     match response::parse_error(&output) {
-        Some(error) => Err(Failure::Reported(error)),
+        Some(error) => Err(Failure::Reported(error.masked(&process.stderr.secrets().all))),
         None => Err(Failure::Exited { exit, output: process.stderr.redact(&output), request_read: true }),
     }
 }

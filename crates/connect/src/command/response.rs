@@ -12,6 +12,7 @@ use toolhub_core::{
 };
 
 use super::stderr::printable;
+use crate::secret_mask::SecretMask;
 
 /// One line of a long-running program.
 #[derive(Debug, PartialEq)]
@@ -186,6 +187,14 @@ impl ProgramError {
         };
         let message = text("message").map_or_else(|| "the program gave no message".into(), String::from);
         Some(Self { kind, message, effect })
+    }
+}
+
+impl ProgramError {
+    /// The same error without secrets.
+    pub(super) fn masked(mut self, secrets: &SecretMask) -> Self {
+        self.message = secrets.text(self.message).into_owned();
+        self
     }
 }
 

@@ -11,6 +11,8 @@ use std::{
 
 use tokio::{io::AsyncReadExt, process::ChildStderr, task::JoinHandle};
 
+use super::environment::ProgramSecrets;
+
 /// Size of the captured tail.
 const TAIL_BYTES: usize = 4 * 1024;
 /// How many lines are logged per call, and how many bytes of each.
@@ -29,8 +31,7 @@ pub(super) struct Stderr {
 /// The tool that log lines belong to, and its secrets.
 pub(super) struct LogSource {
     pub(super) tool: String,
-    /// Texts to redact, longest first.
-    pub(super) secrets: Vec<String>,
+    pub(super) secrets: ProgramSecrets,
 }
 
 #[derive(Default)]
@@ -66,10 +67,15 @@ impl Stderr {
         if truncated {
             // The tail may begin in the middle of a secret, which cannot be recognised. It also drops a partial first line, unless
             // that is the only one.
-            text = &text[text.ceil_char_boundary(self.source.max_secret_len())..];
+            text = &text[text.ceil_char_boundary(self.source.secrets.all.max_len())..];
             text = text.split_once('\n').map_or(text, |(_, whole_lines)| whole_lines);
         }
         printable(text.as_bytes())
+    }
+
+    /// The secrets of the program.
+    pub(super) fn secrets(&self) -> &ProgramSecrets {
+        &self.source.secrets
     }
 
     /// The same bytes without the secrets of the program.
@@ -87,19 +93,13 @@ impl Drop for Stderr {
 impl LogSource {
     /// Replaces secrets. Must run before [`printable`], because secrets may contain control characters.
     fn redact(&self, bytes: &[u8]) -> String {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        self.secrets.iter().fold(text, |text, secret| text.replace(secret, "***"))
-    }
-
-    /// Length of the longest secret, which is the first one.
-    fn max_secret_len(&self) -> usize {
-        self.secrets.first().map_or(0, String::len)
+        self.secrets.all.text(String::from_utf8_lossy(bytes)).into_owned()
     }
 }
 
 async fn read_loop(mut pipe: ChildStderr, captured: Arc<Mutex<Capture>>, source: Arc<LogSource>) {
     // Only a complete secret can be recognised, so a line is buffered beyond what is logged of it.
-    let max_buffered = MAX_LINE_BYTES + source.max_secret_len();
+    let max_buffered = MAX_LINE_BYTES + source.secrets.all.max_len();
     let (mut chunk, mut line) = (vec![0; TAIL_BYTES], Vec::new());
     while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
         let bytes = &chunk[..count];
@@ -128,7 +128,7 @@ fn log_line(captured: &Mutex<Capture>, source: &LogSource, line: &[u8]) {
     if lines <= MAX_LOGGED_LINES {
         let mut text = source.redact(line);
         // A line that was cut may end in the middle of a secret.
-        let partial_secret = if line.len() > MAX_LINE_BYTES { source.max_secret_len() } else { 0 };
+        let partial_secret = if line.len() > MAX_LINE_BYTES { source.secrets.all.max_len() } else { 0 };
         text.truncate(text.floor_char_boundary(MAX_LINE_BYTES.min(text.len().saturating_sub(partial_secret))));
         tracing::info!(tool, "{}", printable(text.as_bytes()));
     } else if lines == MAX_LOGGED_LINES + 1 {

@@ -18,14 +18,13 @@ use toolhub_core::json::{self, JsonLimits};
 use toolhub_net::{Origin, request_target};
 
 use super::{
-    Auth, KeyLocation, Secret, Upstreams,
-    encode::percent_encode,
-    fixed_url,
+    Auth, KeyLocation, Secret, Upstreams, fixed_url,
     plan::Plan,
     request::OutgoingRequest,
     request_error::RequestError,
     send::{self, ReadLimit, SendOptions},
 };
+use crate::percent_encode::percent_encode;
 
 /// Credentials of the requests of a tool.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ use super::{
     send::{self, OpenResponse, SendOptions},
     session::Session,
 };
+use crate::secret_mask::SecretMask;
 
 /// The executor of one REST tool.
 pub(crate) struct RestExecutor {
@@ -283,7 +284,7 @@ impl CallExchange<'_> {
 
     async fn read_response(&self, response: OpenResponse, method: &hyper::Method) -> Result<Reply, RequestError> {
         let session = self.session.iter().flat_map(Session::secrets);
-        let secrets: Vec<&str> = self.secrets.iter().map(|secret| &**secret).chain(session).collect();
-        response::read(self.plan, self.call, response, method, &secrets, self.effect_on_refusal).await
+        let secrets = SecretMask::new(self.secrets.iter().map(|secret| &**secret).chain(session));
+        response::read(self.plan, self.call, response, method, secrets, self.effect_on_refusal).await
     }
 }

@@ -14,11 +14,12 @@ use serde_json::{Map, Value};
 
 use super::{
     FormField, Style,
-    encode::{check_header, check_segment, percent_encode},
+    encode::{check_header, check_segment},
     json_template::JsonTemplate,
     style,
     template::{Arguments, Template, present_argument, to_text},
 };
+use crate::percent_encode::percent_encode;
 
 /// A request with placeholders.
 #[derive(Debug)]

@@ -18,6 +18,7 @@ use super::{
     send::{OpenResponse, ReadLimit},
     status_error,
 };
+use crate::secret_mask::SecretMask;
 
 /// Reads a response. `effect_on_refusal` is the effect to report if the service refused the request.
 pub(crate) async fn read(
@@ -25,21 +26,28 @@ pub(crate) async fn read(
     call: &CallContext,
     response: OpenResponse,
     method: &Method,
-    secrets: &[&str],
+    secrets: SecretMask,
     effect_on_refusal: Effect,
 ) -> Result<Reply, RequestError> {
     let (status, headers) = (response.status, response.headers.clone());
     if !status.is_success() {
-        return Err(tool_error(status_error::from_response(response, secrets, call.now(), effect_on_refusal).await));
+        return Err(tool_error(status_error::from_response(response, &secrets, call.now(), effect_on_refusal).await));
     }
     let limit = ReadLimit { bytes: plan.max_response, decompressed: plan.max_unpacked, truncate: false };
     let body = response.read(limit).await?;
     if *method == Method::HEAD {
-        return Ok(Reply::from(describe_head(status.as_u16(), &headers)));
+        return Ok(secrets.reply(Reply::from(describe_head(status.as_u16(), &headers))));
     }
     let expected = ExpectedBody { format: plan.response_format, is_selected: plan.select.is_some() };
-    let kind_headers = headers.clone();
-    let decoded = offload::run(body.len(), move || decode(expected, &kind_headers, body)).await;
+    let (kind_headers, size) = (headers.clone(), body.len());
+    let decode = move || {
+        let mut decoded = decode(expected, &kind_headers, body)?;
+        if let Decoded::Value(value) = &mut decoded {
+            secrets.value(value);
+        }
+        Ok(decoded)
+    };
+    let decoded = offload::run(size, decode).await;
     let reply = match decoded.map_err(|error| tool_error(json_error(&error)))? {
         Decoded::Value(value) => Reply::from(value),
         Decoded::Binary(bytes) => store_artifact(call, &headers, bytes).await?,

@@ -14,22 +14,20 @@ use toolhub_core::{
 };
 
 use super::{
-    encode::percent_encode,
     response,
     send::{OpenResponse, ReadLimit},
 };
+use crate::secret_mask::SecretMask;
 
 /// Maximum size of the body of an error response.
 const READ_LIMIT: ReadLimit = ReadLimit { bytes: 64 * 1024, decompressed: 64 * 1024, truncate: true };
 /// Maximum length of the excerpt.
 const MAX_EXCERPT_CHARS: usize = 500;
-/// Shorter secrets are not redacted: they would match everywhere.
-const MIN_SECRET_LEN: usize = 4;
 
 /// The error of a response. `effect` is the effect to report if the service refused the request.
 pub(crate) async fn from_response(
     response: OpenResponse,
-    secrets: &[&str],
+    secrets: &SecretMask,
     now: Timestamp,
     effect: Effect,
 ) -> ToolError {
@@ -76,9 +74,9 @@ fn with_excerpt(text: &str, excerpt: &str) -> String {
 }
 
 /// A redacted excerpt of the body.
-fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> String {
+fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &SecretMask) -> String {
     let text = response::decode_text(headers, body);
-    let mut text = match json::parse::<Value>(text.as_bytes(), JsonLimits::default()) {
+    let text = match json::parse::<Value>(text.as_bytes(), JsonLimits::default()) {
         Ok(mut json) => {
             redact_members(&mut json);
             json.to_string()
@@ -87,13 +85,7 @@ fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &[&str]) -> Strin
         Err(_) if text.trim_start().starts_with('<') => String::new(),
         Err(_) => text,
     };
-    for secret in secrets.iter().filter(|secret| secret.len() >= MIN_SECRET_LEN) {
-        let escaped = Value::from(*secret).to_string();
-        let escaped = &escaped[1..escaped.len() - 1];
-        for form in [secret, escaped, &percent_encode(secret), &percent_encode(secret).replace("%20", "+")] {
-            text = text.replace(form, "••••");
-        }
-    }
+    let text = secrets.text(text);
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let printable = one_line.chars().filter(|c| !c.is_control());
     let mut excerpt: String = printable.clone().take(MAX_EXCERPT_CHARS).collect();
@@ -133,7 +125,8 @@ mod tests {
     #[test]
     fn what_a_service_says_is_cut_and_has_no_secrets() {
         let headers = HeaderMap::new();
-        let excerpt = |body: &str| response_excerpt(&headers, body.as_bytes(), &["s3cr3t", "a"]);
+        let secrets = SecretMask::new(["s3cr3t", "a"]);
+        let excerpt = |body: &str| response_excerpt(&headers, body.as_bytes(), &secrets);
         assert_eq!(
             excerpt(r#"{"error": "no", "access_token": "x", "list": [{"password": "y"}]}"#),
             r#"{"access_token":"[redacted]","error":"no","list":[{"password":"[redacted]"}]}"#

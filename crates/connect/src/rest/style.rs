@@ -5,7 +5,8 @@
 
 use serde_json::Value;
 
-use super::{Style, encode::percent_encode, template::to_text};
+use super::{Style, template::to_text};
+use crate::percent_encode::percent_encode;
 
 /// An encoded name-value pair.
 pub(crate) type Pair = (String, String);

@@ -49,7 +49,7 @@ async fn output_of_too_many_values_is_not_parsed() {
 async fn a_secret_that_a_program_was_given_is_not_repeated() {
     let program = python("import os, sys; print(os.environ['TOKEN'], file=sys.stderr); exit(1)");
     let outcome = call(program.env("TOKEN", "canary-4711-0815").tool("it"), json!({})).await;
-    assert!(expect_error(&outcome).contains("***"), "{}", expect_error(&outcome));
+    assert!(expect_error(&outcome).contains("••••"), "{}", expect_error(&outcome));
     let debug = format!("{outcome:?}");
     assert!(!debug.contains("canary"), "{debug}");
     let command = python("").env("TOKEN", "canary-4711-0815").arg("--key=canary");

@@ -217,7 +217,7 @@ exit(1)";
         log.iter().filter(|line| ["first", "second", "line"].iter().any(|prefix| line.starts_with(prefix))).collect();
     assert_eq!(lines.len(), 200, "{lines:?}");
     assert!(lines[0].len() <= 1_003 && !lines[0].contains('\u{1b}'), "{}", lines[0]);
-    assert_eq!(*lines[1], "second ***");
+    assert_eq!(*lines[1], "second ••••");
     assert!(log.iter().any(|line| line.contains("more than 200 lines")), "{log:?}");
 }
 

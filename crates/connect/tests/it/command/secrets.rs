@@ -25,6 +25,24 @@ const LEAKING_PROGRAMS: [&str; 9] = [
 ];
 
 #[tokio::test]
+async fn what_a_program_returns_and_reports_has_no_secrets_and_its_other_variables_are_kept() {
+    let report = json!({"error": {"message": "wrong word canary-4711 at https://example.com/api"}});
+    let result = json!({"echo": ["canary-4711", "https://example.com/api"]});
+    for (answer, code) in [(report, 3), (result, 0)] {
+        for stateful in [false, true] {
+            let line = if code == 0 && stateful { json!({"result": answer}) } else { answer.clone() };
+            let program = format!("import sys\nsys.stdin.readline()\nprint('{line}', flush=True)\nsys.exit({code})");
+            let command = python(&program).env("SHOP_TOKEN", SHORT_SECRET).env("SHOP_URL", "https://example.com/api");
+            let tool = if stateful { command.stateful_tool("it") } else { command.tool("it") };
+            let outcome = call(tool, json!({})).await;
+            let text = format!("{outcome:?}");
+            assert!(text.contains("••••") && !text.contains("canary"), "{text}");
+            assert!(code != 0 || outcome.output["echo"][1] == "https://example.com/api", "{text}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_slip_of_a_program_shows_a_secret_it_was_given() {
     for (leak, stateful) in LEAKING_PROGRAMS.into_iter().flat_map(|leak| [(leak, false), (leak, true)]) {
         let log = LogCapture::default();
@@ -41,6 +59,6 @@ async fn no_slip_of_a_program_shows_a_secret_it_was_given() {
             assert!(!["canary", "0815", "more-of"].iter().any(|part| text.contains(part)), "{leak}: {text}");
         }
         // The error still quotes the rest of the output.
-        assert!(["***", "xxx", "truncated"].iter().any(|part| error.contains(part)), "{leak}: {error}");
+        assert!(["••••", "xxx", "truncated"].iter().any(|part| error.contains(part)), "{leak}: {error}");
     }
 }
