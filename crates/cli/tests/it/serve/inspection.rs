@@ -8,9 +8,9 @@ use toolhub_testkit::TempFolder;
 
 /// Whether this process has capabilities, with which it may inspect every process.
 fn has_capabilities() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
-    u64::from_str_radix(mask.trim(), 16).unwrap() != 0
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
+    mask.contains(|digit| !matches!(digit, '0' | '\t'))
 }
 
 #[test]
