@@ -38,6 +38,6 @@ pub use run::{NextAction, PlannedCall, Run, RunBudget, RunCall, RunEnd, RunError
 pub use run_store::StoredMessage;
 #[cfg(feature = "stub")]
 pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, ScriptedReply};
-pub use service::{AgentError, AgentService, DEFAULT_AGENT, RunCancellation, RunHandle, ThreadExport};
+pub use service::{AgentError, AgentService, DEFAULT_AGENT, ExportPart, RunCancellation, RunHandle, ThreadExport};
 #[cfg(feature = "stub")]
 pub use stub::Stub;

@@ -3,6 +3,7 @@
 //! In: user messages by thread. Out: runs that continue in the background, and queries for runs and conversations. All
 //! durable state is in the hub's store; this service holds only the agent definitions and the runs it drives.
 
+mod export;
 mod handle;
 mod queries;
 mod removed_agent;
@@ -28,8 +29,9 @@ use crate::{
     active_runs::ActiveRuns, definition::AgentDefinition, message::UserMessage, meters::Metrics, run_store::RunStore,
 };
 
+pub use export::{ExportPart, ThreadExport};
 pub use handle::RunHandle;
-pub use queries::{RunCancellation, ThreadExport};
+pub use queries::RunCancellation;
 
 /// The agent of a message that names none.
 pub const DEFAULT_AGENT: &str = "default";

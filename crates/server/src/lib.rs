@@ -18,6 +18,7 @@ mod idempotency;
 mod json;
 mod keys;
 mod links;
+mod list_detail;
 mod listener;
 mod metrics;
 mod openapi;

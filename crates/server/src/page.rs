@@ -13,7 +13,7 @@
 //! Ok(uri.list_response("threads", items, next))
 //! ```
 
-use std::{fmt, str::FromStr};
+use std::{fmt, marker::PhantomData, str::FromStr};
 
 use axum::{
     http::{HeaderValue, Uri, header, request::Parts},
@@ -21,7 +21,8 @@ use axum::{
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
-use toolhub_core::digest;
+use serde_json::value::{RawValue, to_raw_value};
+use toolhub_core::{digest, page_budget::LIST_PAGE_BYTES};
 
 use crate::{
     app::App,
@@ -136,6 +137,27 @@ list_query! {
     pub(crate) struct ListQuery {}
 }
 
+/// A page of items, and whether more follow it. `fetch` gets a number of items and the position after which they are; it may
+/// return fewer, because they are large, but none only at the end of the list.
+pub(crate) async fn fetch_page<T, P, E, F>(
+    limit: Limit,
+    after: Option<P>,
+    position: impl Fn(&T) -> P,
+    fetch: impl Fn(usize, Option<P>) -> F,
+) -> Result<(Vec<T>, bool), E>
+where
+    F: Future<Output = Result<Vec<T>, E>>,
+{
+    let mut items = fetch(limit.plus_one(), after).await?;
+    let mut has_more = items.len() > limit.get();
+    if let Some(last) = items.last().filter(|_| !has_more) {
+        let last = position(last);
+        has_more = !fetch(1, Some(last)).await?.is_empty();
+    }
+    items.truncate(limit.get());
+    Ok((items, has_more))
+}
+
 /// The position that a cursor names; `None` for the first page.
 pub(crate) fn decode_cursor(cursor: Option<&Cursor>, list: &str) -> ApiResult<Option<String>> {
     let foreign = || {
@@ -167,11 +189,42 @@ impl FromParts for RequestUri {
 }
 
 impl RequestUri {
-    /// A page of `list`, and the position where the next one begins, if there is one.
-    pub(crate) fn list_response<T>(&self, list: &str, items: Vec<T>, next: Option<impl AsRef<str>>) -> ListResponse<T> {
+    /// A page of `list`, and the position where the next one begins, if there is one. For items of a small size.
+    pub(crate) fn list_response<T: Serialize>(
+        &self,
+        list: &str,
+        items: Vec<T>,
+        next: Option<impl AsRef<str>>,
+    ) -> ListResponse<T> {
+        let items = items.iter().filter_map(|item| to_raw_value(item).ok()).collect();
+        self.response(list, items, next)
+    }
+
+    /// The same for items of any size: the page ends at 4 MiB. `position` returns the position after the items it gets.
+    pub(crate) fn bounded_list_response<T: Serialize>(
+        &self,
+        list: &str,
+        mut items: Vec<T>,
+        next: Option<String>,
+        position: impl Fn(&[T]) -> String,
+    ) -> ListResponse<T> {
+        let (mut raw_items, mut bytes) = (Vec::new(), 0);
+        for item in items.iter().filter_map(|item| to_raw_value(item).ok()) {
+            bytes += item.get().len();
+            // The first item is on the page, whatever its size.
+            if bytes > LIST_PAGE_BYTES && !raw_items.is_empty() {
+                items.truncate(raw_items.len());
+                return self.response(list, raw_items, Some(position(&items)));
+            }
+            raw_items.push(item);
+        }
+        self.response(list, raw_items, next)
+    }
+
+    fn response<T>(&self, list: &str, items: Vec<Box<RawValue>>, next: Option<impl AsRef<str>>) -> ListResponse<T> {
         let next_cursor = next.map(|position| encode_cursor(list, position.as_ref()));
         let link = next_cursor.as_ref().map(|cursor| self.next_link(cursor));
-        ListResponse { list: List { items, next_cursor }, link }
+        ListResponse { list: List { items, next_cursor }, link, item: PhantomData }
     }
 
     /// The URI of this request with another cursor.
@@ -185,7 +238,7 @@ impl RequestUri {
 }
 
 /// One page of a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "{T}List")]
 pub(crate) struct List<T> {
@@ -199,11 +252,12 @@ pub(crate) struct List<T> {
 /// The response with one page.
 #[derive(Debug, Clone)]
 pub(crate) struct ListResponse<T> {
-    list: List<T>,
+    list: List<Box<RawValue>>,
     link: Option<String>,
+    item: PhantomData<fn() -> T>,
 }
 
-impl<T: Serialize> IntoResponse for ListResponse<T> {
+impl<T> IntoResponse for ListResponse<T> {
     fn into_response(self) -> Response {
         let mut response = Json(self.list).into_response();
         if let Some(link) = self.link.and_then(|link| HeaderValue::try_from(link).ok()) {

@@ -8,7 +8,7 @@ mod memory;
 mod scan;
 
 pub use compact::CompactJson;
-pub use memory::estimated_bytes;
+pub use memory::{estimated_bytes, parsed_bytes};
 pub use scan::count_values;
 
 use serde::de::DeserializeOwned;

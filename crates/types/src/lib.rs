@@ -15,6 +15,7 @@ pub mod json;
 pub mod language;
 pub mod millis;
 pub mod outcome;
+pub mod page_budget;
 pub mod policy;
 pub mod problem;
 pub mod progress;

@@ -1,12 +1,13 @@
 //! Queries for conversations and runs.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use smol_str::SmolStr;
 use toolhub_core::{
-    backend::{Cursor, RowKey, RowVersion, Scan, Scope, StoreError, Table},
+    backend::{Cursor, Row, RowKey, RowVersion, Scan, Scope, StoreError, Table},
     clock::Timestamp,
     ids::{RunId, Tenant, ThreadId, ThreadKey},
+    page_budget::{LIST_PAGE_BYTES, PageBudget},
 };
 
 use super::{
@@ -129,9 +130,7 @@ impl RunStore {
     ) -> Result<Vec<StoredMessage>, StoreError> {
         let mut scan = Scan::new(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(limit.max(1));
         scan.after = after.map(|seq| Cursor(row_key(thread_key, Table::Messages, message_row_id(seq))));
-        let rows = self.store.scan(scan, now).await?.rows;
-        let decoded = |(key, row): (RowKey, _)| decode_row(&key, &row).map(|(message, _)| message);
-        rows.into_iter().map(decoded).collect()
+        decode_page(self.store.scan(scan.max_bytes(LIST_PAGE_BYTES), now).await?.rows)
     }
 
     /// A run by its id, in any thread of the tenant.
@@ -157,8 +156,7 @@ impl RunStore {
         let mut scan = Scan::new(Table::Runs, Scope::Partition(thread_key.into())).prefix("run_").limit(limit.max(1));
         scan.descending = true;
         scan.after = before.map(|run| Cursor(row_key(thread_key, Table::Runs, SmolStr::from(run.to_string()))));
-        let rows = self.store.scan(scan, now).await?.rows;
-        rows.into_iter().map(|(key, row)| decode_row(&key, &row).map(|(record, _)| record)).collect()
+        decode_page(self.store.scan(scan.max_bytes(LIST_PAGE_BYTES), now).await?.rows)
     }
 
     /// The runs of all threads of a tenant, the newest first; after this run of that thread, if given.
@@ -170,24 +168,42 @@ impl RunStore {
         now: Timestamp,
     ) -> Result<Vec<RunRecord>, StoreError> {
         let limit = limit.max(1);
-        let mut scan = Scan::new(Table::Runs, Scope::Tenant(tenant.clone())).prefix("run_").limit(limit);
+        let scan = Scan::new(Table::Runs, Scope::Tenant(tenant.clone())).prefix("run_").limit(limit);
+        let mut scan = scan.max_bytes(LIST_PAGE_BYTES);
         scan.descending = true;
         scan.after = before.map(|(run, thread)| {
             Cursor(row_key(&ThreadKey::new(tenant, &thread), Table::Runs, SmolStr::from(run.to_string())))
         });
-        let mut runs = Vec::new();
+        let (mut runs, mut budget) = (Vec::new(), PageBudget::default());
         loop {
             // A page of several partitions may be short without being the last.
             let page = self.store.scan(scan.clone(), now).await?;
             for (key, row) in page.rows {
+                if budget.is_spent() {
+                    return Ok(runs);
+                }
+                budget.spend(&row.value);
                 runs.push(decode_row(&key, &row)?.0);
             }
             match page.next {
-                Some(next) if runs.len() < limit => scan.after = Some(next),
+                Some(next) if runs.len() < limit && !budget.is_spent() => scan.after = Some(next),
                 _ => break,
             }
         }
         runs.truncate(limit);
         Ok(runs)
     }
+}
+
+/// Decodes the rows of a list, as many as fit on a page.
+fn decode_page<T: DeserializeOwned>(rows: Vec<(RowKey, Row)>) -> Result<Vec<T>, StoreError> {
+    let (mut items, mut budget) = (Vec::new(), PageBudget::default());
+    for (key, row) in rows {
+        if budget.is_spent() {
+            break;
+        }
+        budget.spend(&row.value);
+        items.push(decode_row(&key, &row)?.0);
+    }
+    Ok(items)
 }

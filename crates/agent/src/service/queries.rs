@@ -1,10 +1,7 @@
-//! Queries and management of runs and conversations: read, cancel, export, delete.
+//! Queries and management of runs and conversations: read, cancel, delete.
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::Value;
 use toolhub_core::{
-    CallQuery, CallQueryError, CallRecord, CancellationToken, StateError, Status, ThreadError, ThreadInfo,
+    CancellationToken, Status, ThreadError,
     backend::StoreError,
     ids::{RunId, Tenant, ThreadId, ThreadKey},
 };
@@ -26,25 +23,6 @@ pub enum RunCancellation {
     Ended(RunStatus),
     /// The tenant has no such run.
     NotFound,
-}
-
-/// All stored data of a thread.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ThreadExport {
-    /// The thread.
-    pub thread: Option<ThreadInfo>,
-    /// Its conversation, the oldest message first.
-    pub messages: Vec<StoredMessage>,
-    /// Its runs, the newest first; secrets in the arguments of external calls are redacted.
-    pub runs: Vec<RunRecord>,
-    /// Its calls, the newest first; secrets in their arguments are redacted.
-    pub calls: Vec<CallRecord>,
-    /// The statuses of its tools, and which have succeeded.
-    pub tool_states: Value,
-    /// The states of its tools, one object for each context.
-    pub states: Vec<Value>,
 }
 
 impl AgentService {
@@ -78,7 +56,8 @@ impl AgentService {
         Ok(checkout.map(|checkout| checkout.open_run.run.id))
     }
 
-    /// The runs of a thread, the newest first: at most `limit`, those before `before`.
+    /// The runs of a thread, the newest first: at most `limit`, those before `before`. The list ends early at 4 MiB of runs;
+    /// the last run is followed by an empty list.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -186,60 +165,6 @@ impl AgentService {
             active.cancel.cancel();
         }
         Ok(deleted)
-    }
-
-    /// Exports all data of a thread. [`delete_thread`](Self::delete_thread) deletes the same data.
-    ///
-    /// # Errors
-    /// When the store does not answer.
-    pub async fn export(&self, tenant: &Tenant, thread: &ThreadId) -> Result<ThreadExport, StoreError> {
-        const PAGE: usize = 500;
-        let hub = &self.0.hub;
-        let mut messages = Vec::new();
-        loop {
-            let page =
-                self.messages(tenant, thread, PAGE, messages.last().map(|last: &StoredMessage| last.seq)).await?;
-            let more = page.len() == PAGE;
-            messages.extend(page);
-            if !more {
-                break;
-            }
-        }
-        let mut runs = Vec::new();
-        loop {
-            let page = self.runs(tenant, thread, PAGE, runs.last().map(|last: &RunRecord| last.id)).await?;
-            let more = page.len() == PAGE;
-            runs.extend(page);
-            if !more {
-                break;
-            }
-        }
-        let mut calls = Vec::new();
-        let mut query = CallQuery { thread: Some(thread.clone()), limit: PAGE, ..CallQuery::default() };
-        loop {
-            let page = hub.calls(tenant, &query).await.map_err(|error| match error {
-                CallQueryError::Store(error) => error,
-                other => StoreError::Unavailable(other.to_string()),
-            })?;
-            calls.extend(page.calls);
-            match page.next {
-                Some(next) => query.cursor = Some(next),
-                None => break,
-            }
-        }
-        let external_arguments =
-            runs.iter_mut().flat_map(|run| &mut run.calls).filter_map(|call| call.arguments.as_mut());
-        external_arguments.for_each(|arguments| hub.redact(arguments));
-        let tool_states = hub.serialize_tool_states(tenant, thread).await;
-        let tool_states = tool_states.map_err(|error| StoreError::Unavailable(error.operator))?;
-        let states = hub.state().export(tenant, Some(thread)).await.map_err(|error| match error {
-            StateError::Store(error) => error,
-            other => StoreError::Unavailable(other.to_string()),
-        })?;
-        let json = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
-        let thread = hub.thread(tenant, thread).await?;
-        let (tool_states, states) = (json(&tool_states), states.lines().map(json).collect());
-        Ok(ThreadExport { thread, messages, runs, calls, tool_states, states })
     }
 
     /// Updates the calls of an open run from the hub: only the hub knows whether they wait.

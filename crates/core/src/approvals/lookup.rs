@@ -9,6 +9,7 @@ use toolhub_storage::backend::{
 use toolhub_types::{
     ids::{ApprovalId, Tenant},
     json::CompactJson,
+    page_budget::{LIST_PAGE_BYTES, PageBudget},
 };
 
 /// Maximum number of rows read per scan of a filtered list.
@@ -56,8 +57,8 @@ impl Approvals {
         Ok(found)
     }
 
-    /// The newest approvals of a tenant that match, at most `limit`, older than `before`. Scans until the limit is
-    /// reached, so a filter that matches few reads all.
+    /// The newest approvals of a tenant that match, at most `limit`, older than `before`; fewer if they are large, but at
+    /// least one if there is one. Scans until the limit is reached, so a filter that matches few reads all.
     pub(crate) async fn newest(
         &self,
         tenant: &Tenant,
@@ -75,22 +76,28 @@ impl Approvals {
         let mut scan = Scan {
             descending: true,
             after: before.map(row_key).map(Cursor),
-            ..scan.limit(limit.clamp(1, MAX_SCAN_BATCH))
+            ..scan.limit(limit.clamp(1, MAX_SCAN_BATCH)).max_bytes(LIST_PAGE_BYTES)
         };
-        let mut found = Vec::new();
+        let (mut found, mut budget) = (Vec::new(), PageBudget::default());
         loop {
             let page = self.store.scan(scan.clone(), self.clock.now()).await?;
-            let approvals = page.rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row)));
             let is_older = |stored: &StoredApproval| before.is_none_or(|before| stored.approval.id < before);
-            found.extend(approvals.filter(|stored| is_older(stored) && matches(&stored.approval)));
-            match page.next.filter(|_| found.len() < limit) {
+            for (key, row) in page.rows {
+                if found.len() == limit || budget.is_spent() {
+                    return Ok(found);
+                }
+                let decoded = ok_or_log(decode_approval(key, &row));
+                if let Some(stored) = decoded.filter(|stored| is_older(stored) && matches(&stored.approval)) {
+                    budget.spend(&row.value);
+                    found.push(stored);
+                }
+            }
+            match page.next.filter(|_| found.len() < limit && !budget.is_spent()) {
                 // Double the batch while few rows match.
                 Some(next) => (scan.after, scan.limit) = (Some(next), (2 * scan.limit).min(MAX_SCAN_BATCH)),
-                None => break,
+                None => return Ok(found),
             }
         }
-        found.truncate(limit);
-        Ok(found)
     }
 
     /// One approval of a tenant.

@@ -34,7 +34,8 @@ impl ToolHub {
         Ok(all.filter(|approval| state.is_none_or(|wanted| approval.state == wanted)).collect())
     }
 
-    /// At most `limit` of a tenant's approvals, newest first; only those in `state` and older than `before`, if given.
+    /// At most `limit` of a tenant's approvals, newest first; only those in `state` and older than `before`, if given. The list
+    /// ends early at 4 MiB of approvals; the last one is followed by an empty list.
     ///
     /// # Errors
     /// When the store does not answer.

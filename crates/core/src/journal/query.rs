@@ -20,7 +20,9 @@ use toolhub_storage::backend::{Cursor, Partition, Row, RowKey, Scan, Scope, Stor
 use toolhub_types::{
     error::ErrorKind,
     ids::{CallId, Caller, RunId, Tenant, ThreadId},
+    json,
     outcome::Status,
+    page_budget::{LIST_PAGE_BYTES, PageBudget},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -57,7 +59,8 @@ pub struct CallQuery {
     pub from: Option<Timestamp>,
     /// Only calls that arrived before this moment.
     pub until: Option<Timestamp>,
-    /// Page size, from 1 to 1,000; the default is 100. A page may hold fewer calls, even none, without being the last.
+    /// Page size, from 1 to 1,000; the default is 100. A page may hold fewer calls, even none, without being the last: it
+    /// ends at 4 MiB of records.
     pub limit: usize,
     /// The `next` of the previous page.
     pub cursor: Option<String>,
@@ -140,7 +143,8 @@ impl Journal {
         let (terms, end) = self.index.terms_before(vec![term], before);
         let limit = if terms.is_empty() { limit.max(SCAN_BATCH_SIZE) } else { limit };
         let after = before.map(|id| Cursor(cursor_before(&Tenant::default(), Table::Calls, id)));
-        let scan = Scan { descending: true, after, terms, ..Scan::new(Table::Calls, Scope::All).limit(limit) };
+        let scan = Scan::new(Table::Calls, Scope::All).limit(limit).max_bytes(LIST_PAGE_BYTES);
+        let scan = Scan { descending: true, after, terms, ..scan };
         let page = self.store.scan(scan, now).await?;
         let read = |(key, row): &(RowKey, Row)| {
             let record = decode_ended(&key.id, row).inspect_err(StoreError::log_skipped).ok()?;
@@ -164,7 +168,7 @@ impl Journal {
         let mut before = [cursor.transpose()?, until].into_iter().flatten().min();
         let oldest = query.from.map(CallId::first_at);
         let limit = query.limit.clamp(1, MAX_PAGE_SIZE);
-        let (mut page, mut scanned) = (CallPage::default(), 0);
+        let (mut page, mut scanned, mut budget) = (CallPage::default(), 0, PageBudget::default());
         loop {
             let mut segment = self.scan_segment(tenant, query, before, now).await?;
             segment.add_live(query, live, before);
@@ -172,13 +176,18 @@ impl Journal {
                 if oldest.is_some_and(|oldest| id < oldest) {
                     return Ok(page);
                 }
-                if page.calls.len() == limit || scanned == MAX_SCANNED_RECORDS {
+                if page.calls.len() == limit || scanned == MAX_SCANNED_RECORDS || budget.is_spent() {
                     page.next = before.map(|last| last.to_string());
                     return Ok(page);
                 }
                 (before, scanned) = (Some(id), scanned + 1);
                 match found.record(live) {
-                    Ok(record) => page.calls.extend(record.filter(|record| query.matches(record))),
+                    Ok(record) => {
+                        if let Some(record) = record.filter(|record| query.matches(record)) {
+                            found.spend(&record, &mut budget);
+                            page.calls.push(record);
+                        }
+                    }
                     Err(error) => error.log_skipped(),
                 }
             }
@@ -220,7 +229,8 @@ impl Journal {
             let conditions = terms.len() + usize::from(query.thread.is_some());
             let read_limit = if terms.is_empty() || conditions < 2 { usize::MAX } else { MAX_SCANNED_ROWS };
             let limit = if is_filtered && terms.is_empty() { SCAN_BATCH_SIZE } else { query.scan_limit(is_open) };
-            let scan = Scan { descending: true, after, terms, read_limit, ..Scan::new(table, scope).limit(limit) };
+            let scan = Scan::new(table, scope).limit(limit).max_bytes(LIST_PAGE_BYTES);
+            let scan = Scan { descending: true, after, terms, read_limit, ..scan };
             let found = self.store.scan(scan, now).await?;
             segment.is_cut_short |= found.next.is_some() && found.rows.len() < limit;
             segment.end = segment.end.max(indexed_end);
@@ -247,7 +257,7 @@ struct ScanSegment {
     rows: BTreeMap<CallId, FoundCall>,
     /// The oldest id the segment covers; `None` at the end of the journal.
     end: Option<CallId>,
-    /// Whether the store has looked at the maximum number of rows.
+    /// Whether the store has ended the scan early, by its rows or their size.
     is_cut_short: bool,
 }
 
@@ -277,12 +287,20 @@ impl ScanSegment {
 }
 
 impl FoundCall {
-    fn record(self, live: &[Arc<CallTracker>]) -> Result<Option<CallRecord>, StoreError> {
+    /// Counts its record on the page.
+    fn spend(&self, record: &CallRecord, budget: &mut PageBudget) {
+        match self {
+            Self::Row(_, _, row) => budget.spend(&row.value),
+            Self::Live(_) => budget.spend_memory(json::estimated_bytes(&record.arguments)),
+        }
+    }
+
+    fn record(&self, live: &[Arc<CallTracker>]) -> Result<Option<CallRecord>, StoreError> {
         match self {
             Self::Live(call) => Ok(call.record()),
             Self::Row(table, key, row) => {
-                let record = decode_call(table, &key.id, &row)?;
-                let open = if table == Table::OpenCalls { live } else { &[] };
+                let record = decode_call(*table, &key.id, row)?;
+                let open = if *table == Table::OpenCalls { live } else { &[] };
                 let call = open.iter().find(|call| call.head.id == record.id);
                 Ok(Some(with_live_status(record, call.map(AsRef::as_ref))))
             }

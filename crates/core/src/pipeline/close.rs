@@ -186,5 +186,5 @@ pub(super) fn to_call_error(envelope: &CallEnvelope, failed: ToolError) -> CallE
     } else {
         validate::invalid_arguments(&envelope.tool.definition.name, failed.problems)
     };
-    error.truncate_model_text(envelope.tool.limits.text)
+    error.truncate_texts(envelope.tool.limits.text)
 }

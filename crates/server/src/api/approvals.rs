@@ -15,6 +15,7 @@ use crate::{
     extract::{Body, Params, Query},
     json::Json,
     links::Links,
+    list_detail,
     page::{self, List, RequestUri, list_query},
     problem::{ApiResult, Code, FieldError, Problem},
     route::Route,
@@ -75,11 +76,12 @@ async fn list(
     uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let before = page::decode_cursor_as(query.cursor.as_ref(), "approvals")?;
-    let limit = query.limit.plus_one();
-    let mut approvals = app.hub().newest_approvals(&principal.tenant, query.state, before, limit).await?;
-    let next = query.limit.truncate(&mut approvals).map(|last| last.id.to_string());
-    let items = approvals.into_iter().map(|approval| ApprovalView::of(approval, &links)).collect();
-    Ok(uri.list_response("approvals", items, next))
+    let fetch = |limit, before| app.hub().newest_approvals(&principal.tenant, query.state, before, limit);
+    let (approvals, has_more) = page::fetch_page(query.limit, before, |last| last.id, fetch).await?;
+    let items: Vec<_> = approvals.into_iter().map(|approval| ApprovalView::of(approval, &links).shortened()).collect();
+    let position = |items: &[ApprovalView]| items.last().map(|last| last.id.to_string()).unwrap_or_default();
+    let next = has_more.then(|| position(&items));
+    Ok(uri.bounded_list_response("approvals", items, next, position))
 }
 
 async fn get(
@@ -216,6 +218,13 @@ struct AnswerView {
 }
 
 impl ApprovalView {
+    /// The view for a list: instead of long arguments their size.
+    fn shortened(mut self) -> Self {
+        list_detail::shorten_value(&mut self.arguments);
+        self.answer.iter_mut().filter_map(|answer| answer.arguments.as_mut()).for_each(list_detail::shorten_value);
+        self
+    }
+
     fn of(approval: Approval, links: &Links) -> Self {
         let answer = approval.answer.map(|answer| AnswerView {
             outcome: answer.outcome,

@@ -130,7 +130,7 @@ list_query! {
         /// Only ended calls that took longer than this, such as `500ms` or `2s`. A page of such a search may have fewer
         /// calls than `limit`, even none, without being the last.
         slower_than: Option<DurationParam>,
-        /// `short` leaves out arguments, output and content.
+        /// `short` leaves out arguments, output and content; without it, long ones are shortened.
         #[serde(default)]
         view: Detail,
         /// Only calls that arrived at this time or later.
@@ -167,7 +167,8 @@ async fn list(
     })?;
     let view = |record| CallView::from_record(record, &links).with_detail(detail);
     let calls = matches.calls.into_iter().map(view).collect();
-    Ok(uri.list_response("calls", calls, matches.next))
+    let position = |calls: &[CallView]| calls.last().map(|last| last.id().to_string()).unwrap_or_default();
+    Ok(uri.bounded_list_response("calls", calls, matches.next, position))
 }
 
 async fn get(

@@ -191,7 +191,9 @@ async fn list(
 ) -> ApiResult<ListResponse<StoredMessage>> {
     let thread = threads::find(&app, &principal.tenant, &path.id).await?;
     let after = page::decode_cursor_as(query.cursor.as_ref(), LIST_NAME)?;
-    let mut messages = app.agents().messages(&principal.tenant, &thread.id, query.limit.plus_one(), after).await?;
-    let next = query.limit.truncate(&mut messages).map(|last| last.seq.to_string());
-    Ok(uri.list_response(LIST_NAME, messages, next))
+    let fetch = |limit, after| app.agents().messages(&principal.tenant, &thread.id, limit, after);
+    let (messages, has_more) = page::fetch_page(query.limit, after, |last| last.seq, fetch).await?;
+    let position = |items: &[StoredMessage]| items.last().map(|last| last.seq.to_string()).unwrap_or_default();
+    let next = has_more.then(|| position(&messages));
+    Ok(uri.bounded_list_response(LIST_NAME, messages, next, position))
 }

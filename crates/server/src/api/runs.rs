@@ -1,6 +1,7 @@
 //! Runs of agents: listed, looked up, followed, cancelled; and the export of a whole thread.
 
 pub(super) mod event_stream;
+mod export_stream;
 
 use std::str::FromStr;
 
@@ -113,10 +114,12 @@ async fn list(
 ) -> ApiResult<ListResponse<RunRecord>> {
     let thread = threads::find(&app, &principal.tenant, &path.id).await?;
     let before = page::decode_cursor_as(query.cursor.as_ref(), LIST_NAME)?;
-    let mut runs = app.agents().runs(&principal.tenant, &thread.id, query.limit.plus_one(), before).await?;
-    let next = query.limit.truncate(&mut runs).map(|last| last.id.to_string());
-    let runs = runs.into_iter().map(|record| redact_arguments(&app, &principal, record)).collect();
-    Ok(uri.list_response(LIST_NAME, runs, next))
+    let fetch = |limit, before| app.agents().runs(&principal.tenant, &thread.id, limit, before);
+    let (runs, has_more) = page::fetch_page(query.limit, before, |last| last.id, fetch).await?;
+    let runs: Vec<_> = runs.into_iter().map(|record| redact_arguments(&app, &principal, record)).collect();
+    let position = |runs: &[RunRecord]| runs.last().map(|last| last.id.to_string()).unwrap_or_default();
+    let next = has_more.then(|| position(&runs));
+    Ok(uri.bounded_list_response(LIST_NAME, runs, next, position))
 }
 
 /// Where a page over all threads ended.
@@ -139,10 +142,14 @@ async fn list_all(
 ) -> ApiResult<ListResponse<RunRecord>> {
     let before = page::decode_cursor_as(query.cursor.as_ref(), ALL_LIST_NAME)?;
     let before = before.map(|RunPosition(run, thread)| (run, thread));
-    let mut runs = app.agents().tenant_runs(&principal.tenant, query.limit.plus_one(), before).await?;
-    let next = query.limit.truncate(&mut runs).map(|last| format!("{} {}", last.id, last.thread));
-    let runs = runs.into_iter().map(|record| redact_arguments(&app, &principal, record)).collect();
-    Ok(uri.list_response(ALL_LIST_NAME, runs, next))
+    let fetch = |limit, before| app.agents().tenant_runs(&principal.tenant, limit, before);
+    let last_of = |last: &RunRecord| (last.id, last.thread.clone());
+    let (runs, has_more) = page::fetch_page(query.limit, before, last_of, fetch).await?;
+    let runs: Vec<_> = runs.into_iter().map(|record| redact_arguments(&app, &principal, record)).collect();
+    let position =
+        |runs: &[RunRecord]| runs.last().map(|last| format!("{} {}", last.id, last.thread)).unwrap_or_default();
+    let next = has_more.then(|| position(&runs));
+    Ok(uri.bounded_list_response(ALL_LIST_NAME, runs, next, position))
 }
 
 async fn show(
@@ -181,11 +188,7 @@ async fn cancel(
     }
 }
 
-async fn export(
-    State(app): State<App>,
-    principal: Principal,
-    Params(path): Params<ThreadPath>,
-) -> ApiResult<Json<ThreadExport>> {
+async fn export(State(app): State<App>, principal: Principal, Params(path): Params<ThreadPath>) -> ApiResult<Response> {
     let thread = threads::find(&app, &principal.tenant, &path.id).await?;
-    Ok(Json(app.agents().export(&principal.tenant, &thread.id).await?))
+    Ok(export_stream::response(app.agents(), &principal.tenant, &thread.id))
 }

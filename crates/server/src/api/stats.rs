@@ -124,7 +124,8 @@ async fn policies(
         })
         .collect();
     let next = query.limit.truncate(&mut policies).map(|last| last.tool.clone());
-    Ok(uri.list_response(LIST_NAME, policies, next))
+    let position = |policies: &[PolicyView]| policies.last().map(|last| last.tool.clone()).unwrap_or_default();
+    Ok(uri.bounded_list_response(LIST_NAME, policies, next, position))
 }
 
 /// The dependency graph of the tools.

@@ -111,7 +111,8 @@ async fn list(
         let view = ToolView::of(&app, &tool, &statuses[index]).with_withheld_threads(&withheld);
         items.push(view.without_status_details());
     }
-    Ok(uri.list_response("tools", items, next))
+    let position = |items: &[ToolView]| items.last().map(|last| last.name().to_owned()).unwrap_or_default();
+    Ok(uri.bounded_list_response("tools", items, next, position))
 }
 
 async fn get(

@@ -428,3 +428,34 @@ async fn a_refused_call_has_a_text_for_the_model_beside_the_one_for_operators() 
         assert_eq!(reply["model"], *outcome.model_text(), "{reply}");
     }
 }
+
+#[tokio::test]
+async fn a_list_shortens_what_is_long_and_its_pages_end_by_size() {
+    let api = api_fixture().await;
+    let long = "x".repeat(1_500_000);
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        let call = api.post("/api/v1/tools/look/calls", json!({"arguments": {"n": n, "text": long}})).await;
+        ids.push(call.expect_status(200)["id"].as_str().unwrap().to_owned());
+    }
+    let (mut listed, mut pages, mut path) = (Vec::new(), 0, "/api/v1/calls?tool=look&limit=500".to_owned());
+    loop {
+        let reply = api.get(&path).await;
+        let page = reply.expect_status(200);
+        assert!(reply.text.len() < 100_000, "{} bytes", reply.text.len());
+        for call in page["items"].as_array().unwrap() {
+            assert!(call["arguments"]["omittedBytes"].as_u64().is_some_and(|bytes| bytes > 1_500_000), "{call}");
+            listed.push(call["id"].as_str().unwrap().to_owned());
+        }
+        pages += 1;
+        match page["nextCursor"].as_str() {
+            Some(cursor) => path = format!("/api/v1/calls?tool=look&limit=500&cursor={cursor}"),
+            None => break,
+        }
+    }
+    listed.sort();
+    ids.sort();
+    assert_eq!((listed, pages), (ids.clone(), 2));
+    let one = api.get(&format!("/api/v1/calls/{}", ids[0])).await.expect_status(200);
+    assert_eq!(one["arguments"]["text"], long);
+}

@@ -67,3 +67,22 @@ async fn one_that_is_rare_is_looked_for_among_many_at_a_time() {
     let scans = store.scans.load(SeqCst) - scans;
     assert!(found.is_empty() && scans <= 10, "{scans} scans");
 }
+
+#[tokio::test]
+async fn a_page_of_large_approvals_ends_early_and_the_next_one_goes_on() {
+    let ask = scripted("ask", []).0.confirm();
+    let hub = ToolHub::builder().tool(ask).build().await.unwrap();
+    for n in 0..7 {
+        hub.call("ask", json!({"n": n, "text": "x".repeat(900_000)})).no_wait().await;
+    }
+    let (mut sizes, mut before) = (Vec::new(), None);
+    loop {
+        let page = hub.newest_approvals(&Tenant::default(), None, before, 60).await.unwrap();
+        sizes.push(page.len());
+        match page.last() {
+            Some(last) => before = Some(last.id),
+            None => break,
+        }
+    }
+    assert_eq!(sizes, [5, 2, 0]);
+}

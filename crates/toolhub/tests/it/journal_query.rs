@@ -190,3 +190,25 @@ async fn what_is_rare_is_looked_for_in_few_steps() {
     let scans = store.scans.load(Ordering::Relaxed) - before;
     assert!(scans < 20, "{scans} pages were read");
 }
+
+#[tokio::test]
+async fn a_page_ends_at_the_size_of_its_records_and_the_next_one_goes_on() {
+    let hub = ToolHub::builder().tools(tools()).build().await.unwrap();
+    let long = json!({"text": "x".repeat(900_000)});
+    let wide = json!({"list": (0..15_000).map(|_| json!({"a": 0})).collect::<Vec<_>>()});
+    let mut call_ids = Vec::new();
+    for arguments in [vec![long; 7], vec![wide; 5], vec![json!({}); 7]].concat() {
+        call_ids.push(hub.call("write", arguments).thread("t").await.id);
+        // Ids of the same millisecond have no order.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    call_ids.reverse();
+    for thread in [None, Some("t")] {
+        let query = CallQuery { thread: thread.map(|id| ThreadId::new(id).unwrap()), ..query_with_limit(500) };
+        let pages = all_pages(&hub, &query, async || {}).await;
+        assert_eq!(pages.concat(), call_ids, "{thread:?}");
+        // Seven small ones and the first wide ones; the other wide ones and the first long ones; the rest.
+        let sizes: Vec<usize> = pages.iter().map(Vec::len).collect();
+        assert!(sizes.len() >= 3 && sizes.iter().all(|size| (1..=12).contains(size)), "{sizes:?}");
+    }
+}

@@ -13,6 +13,9 @@ use crate::{
     problem::Problem,
 };
 
+/// Longest text for operators that is kept of a failed tool.
+const MAX_OPERATOR_CHARS: usize = 25_000;
+
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", from = "RawCallError")]
@@ -117,11 +120,14 @@ impl CallError {
         }
     }
 
-    /// Truncates the text for the model to `characters`, with an ellipsis.
-    pub fn truncate_model_text(mut self, characters: usize) -> Self {
-        if let Some((end, _)) = self.model.char_indices().nth(characters) {
-            self.model.truncate(end);
-            self.model.push('…');
+    /// Truncates the text for the model to `model_chars`, and that for operators to 25,000 characters, with an ellipsis:
+    /// a tool may report an error of any length, and the record of its call keeps both texts.
+    pub fn truncate_texts(mut self, model_chars: usize) -> Self {
+        for (text, characters) in [(&mut self.model, model_chars), (&mut self.operator, MAX_OPERATOR_CHARS)] {
+            if let Some((end, _)) = text.char_indices().nth(characters) {
+                text.truncate(end);
+                text.push('…');
+            }
         }
         self
     }

@@ -1,8 +1,10 @@
 //! Estimates how much memory a parsed value takes.
 //!
-//! In: a value. Out: bytes, as the allocator gives them out for lists and maps of `serde_json`.
+//! In: a value or its text. Out: bytes, as the allocator gives them out for lists and maps of `serde_json`.
 
 use serde_json::Value;
+
+use super::{JsonLimits, scan};
 
 /// Size of a value without what it points to.
 const SLOT: usize = size_of::<Value>();
@@ -17,6 +19,14 @@ const MEMBERS_PER_NODE: usize = 8;
 #[must_use]
 pub fn estimated_bytes(value: &Value) -> usize {
     SLOT + heap_bytes(value)
+}
+
+/// Estimated size in memory of the value that a text would be parsed to.
+#[must_use]
+pub fn parsed_bytes(text: &[u8]) -> usize {
+    let unlimited = JsonLimits { values: usize::MAX, depth: usize::MAX };
+    let counts = scan::count(text, unlimited).unwrap_or_default();
+    text.len() + counts.values * SLOT + counts.arrays * list_bytes(1) + counts.objects * NODE
 }
 
 /// Whether a value takes more than this in memory. Stops as soon as it is known.

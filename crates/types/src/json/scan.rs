@@ -10,30 +10,49 @@ use super::{JsonError, JsonLimits};
 /// # Errors
 /// When the text exceeds a limit.
 pub fn count_values(text: &[u8], limits: JsonLimits) -> Result<usize, JsonError> {
+    count(text, limits).map(|counts| counts.values)
+}
+
+/// What a JSON text consists of.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) values: usize,
+    /// Arrays that are not empty.
+    pub(super) arrays: usize,
+    /// Objects that are not empty.
+    pub(super) objects: usize,
+}
+
+pub(super) fn count(text: &[u8], limits: JsonLimits) -> Result<Counts, JsonError> {
+    let mut counts = Counts { values: 1, ..Counts::default() };
     let text = text.trim_ascii_start();
     // Anything else is a single scalar, or not JSON.
     if !matches!(text.first(), Some(b'[' | b'{')) {
-        return Ok(1);
+        return Ok(counts);
     }
-    let (mut values, mut depth, mut just_opened) = (1_usize, 0_usize, false);
+    let (mut depth, mut opened) = (0_usize, None);
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => continue,
             b']' | b'}' => {
                 depth = depth.saturating_sub(1);
-                just_opened = false;
+                opened = None;
                 continue;
             }
             _ => {}
         }
         // Each container that is not empty has one value more than it has commas.
-        values += usize::from(just_opened) + usize::from(*byte == b',');
-        if values > limits.values {
+        match opened.take() {
+            Some(b'[') => (counts.values, counts.arrays) = (counts.values + 1, counts.arrays + 1),
+            Some(_) => (counts.values, counts.objects) = (counts.values + 1, counts.objects + 1),
+            None => counts.values += usize::from(*byte == b','),
+        }
+        if counts.values > limits.values {
             return Err(JsonError::TooManyValues { limit: limits.values });
         }
-        just_opened = matches!(byte, b'[' | b'{');
-        if just_opened {
+        if matches!(byte, b'[' | b'{') {
+            opened = Some(*byte);
             depth += 1;
             if depth > limits.depth {
                 return Err(JsonError::TooDeep { limit: limits.depth });
@@ -43,7 +62,7 @@ pub fn count_values(text: &[u8], limits: JsonLimits) -> Result<usize, JsonError>
             skip_string(&mut bytes);
         }
     }
-    Ok(values)
+    Ok(counts)
 }
 
 /// Skips to the end of a string whose opening quote was read.

@@ -46,6 +46,16 @@ async fn output_of_too_many_values_is_not_parsed() {
 }
 
 #[tokio::test]
+async fn a_long_error_is_cut_before_it_is_stored() {
+    let program = python("import json; print(json.dumps({'error': 'x' * 1_000_000})); exit(1)");
+    let outcome = call(program.tool("it"), json!({})).await;
+    let error = outcome.error.as_ref().unwrap();
+    for text in [&error.operator, &error.model] {
+        assert!(text.len() < 30_000 && text.ends_with('…'), "{} bytes", text.len());
+    }
+}
+
+#[tokio::test]
 async fn a_secret_that_a_program_was_given_is_not_repeated() {
     let program = python("import os, sys; print(os.environ['TOKEN'], file=sys.stderr); exit(1)");
     let outcome = call(program.env("TOKEN", "canary-4711-0815").tool("it"), json!({})).await;

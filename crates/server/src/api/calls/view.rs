@@ -12,7 +12,7 @@ use toolhub_core::{
     millis::Millis,
 };
 
-use crate::{links::Links, problem::FieldError};
+use crate::{links::Links, list_detail, problem::FieldError};
 
 /// A call: its inputs, its progress and its outcome.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -89,7 +89,7 @@ pub(crate) struct CallView {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub(super) enum Detail {
-    /// Everything.
+    /// Everything; instead of long arguments and outputs their size, `{"omittedBytes": …}`.
     #[default]
     Full,
     /// All but arguments, output and content, which may be long.
@@ -204,12 +204,24 @@ impl CallView {
         Self { status: Status::AwaitingApproval, approval: Some(approval), ..self }
     }
 
-    /// The view with less detail.
+    /// The view for a list.
     pub(super) fn with_detail(mut self, detail: Detail) -> Self {
         if detail == Detail::Short {
             (self.arguments, self.output, self.content) = (None, Value::Null, Vec::new());
         }
+        self.arguments.iter_mut().for_each(list_detail::shorten_value);
+        list_detail::shorten_value(&mut self.output);
+        list_detail::shorten_content(&mut self.content);
+        if let Some(error) = &mut self.error {
+            list_detail::shorten_text(&mut error.detail);
+            list_detail::shorten_text(&mut error.model);
+        }
         self
+    }
+
+    /// The id of the call.
+    pub(super) fn id(&self) -> CallId {
+        self.id
     }
 
     /// The view of a stored record.

@@ -74,13 +74,15 @@ async fn history(
             entry.timestamp < timestamp || (entry.timestamp == timestamp && seen > listed)
         });
     }
-    let last_timestamp = query.limit.truncate(&mut entries).map(|last| last.timestamp);
-    let next = last_timestamp.map(|timestamp| {
+    let has_more = query.limit.truncate(&mut entries).is_some();
+    let position = |entries: &[HistoryEntry]| {
+        let timestamp = entries.last().map(|last| last.timestamp).unwrap_or_default();
         let listed_before = last.filter(|(earlier, _)| *earlier == timestamp).map_or(0, |(_, listed)| listed);
         let on_page = entries.iter().filter(|entry| entry.timestamp == timestamp).count();
         format!("{} {}", timestamp.millis(), listed_before + on_page)
-    });
-    Ok(uri.list_response(&list, entries, next))
+    };
+    let next = has_more.then(|| position(&entries));
+    Ok(uri.bounded_list_response(&list, entries, next, position))
 }
 
 /// Parses a cursor: the timestamp of the last listed entry, and how many with that timestamp were listed.
@@ -106,7 +108,8 @@ async fn versions(
     let older = versions.into_iter().rev().filter(|version| last.is_none_or(|last| version.version < last));
     let mut older: Vec<StateVersion> = older.collect();
     let next = query.limit.truncate(&mut older).map(|last| last.version.to_string());
-    Ok(uri.list_response(&list, older, next))
+    let position = |older: &[StateVersion]| older.last().map(|last| last.version.to_string()).unwrap_or_default();
+    Ok(uri.bounded_list_response(&list, older, next, position))
 }
 
 async fn rollback(
