@@ -195,7 +195,7 @@ impl ConnectionStates {
     pub(crate) fn set_session_active(&self, tenant: &Tenant, context: &ContextId, active: bool, now: Timestamp) {
         self.with_connection((tenant, context), now, |connection| {
             connection.change(now, |changes| changes.session_active = Some(active));
-        })
+        });
     }
 
     /// Changes a connection; one that has expired is replaced by an empty one first.
