@@ -57,16 +57,25 @@ async fn call_with_approval(hub: &ToolHub, folder: &str, answers: &mut AnswerSou
         approval = wait_for_question(hub, &mut events) => approval?,
     };
     // Without an answer, the approval expires after 15 minutes and the call ends.
-    tokio::select! {
+    let mut answering = pin!(answer_question(hub, &approval, answers));
+    let outcome = tokio::select! {
         biased;
-        outcome = &mut call => {
-            print::echo("");
-            print::outcome(&outcome);
-            return Ok(());
+        answered = &mut answering => {
+            answered?;
+            call.await
         }
-        answered = answer_question(hub, &approval, answers) => answered?,
-    }
-    print::outcome(&call.await);
+        outcome = &mut call => {
+            let approval = hub.approval(&Tenant::default(), approval.id).await?;
+            if approval.is_some_and(|approval| approval.answer.is_some()) {
+                // The call may end before the grant of its answer is stored.
+                answering.await?;
+            } else {
+                print::echo("");
+            }
+            outcome
+        }
+    };
+    print::outcome(&outcome);
     Ok(())
 }
 
