@@ -196,7 +196,7 @@ impl RequestUri {
         items: Vec<T>,
         next: Option<impl AsRef<str>>,
     ) -> ListResponse<T> {
-        let items = items.iter().filter_map(|item| to_raw_value(item).ok()).collect();
+        let items = items.into_iter().filter_map(|item| to_raw_value(&item).ok()).collect();
         self.response(list, items, next)
     }
 
