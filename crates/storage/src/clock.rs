@@ -11,8 +11,10 @@ use std::{
 };
 
 pub use jump_guard::ClockJump;
+pub(crate) use jump_guard::JumpGuard;
 use jump_guard::MachineTime;
-pub(crate) use jump_guard::{JumpGuard, TimeSource};
+#[cfg(feature = "testing")]
+pub(crate) use jump_guard::TimeSource;
 pub use tokio::time::Instant;
 pub use toolhub_types::timestamp::Timestamp;
 
