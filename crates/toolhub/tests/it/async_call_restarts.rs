@@ -2,6 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
+use futures_util::poll;
 use toolhub::{
     ApprovalOutcome, ApprovalState, CallReceipt, Cancellation, Rule, Sqlite, Status,
     ids::Tenant,
@@ -132,13 +133,19 @@ fn an_answer_from_before_the_restart_counts() {
         simulate_process(async {
             let gate = GatedTool::new();
             let blocked = ToolHub::builder().store(disk.open()).max_concurrency(1);
-            let hub = blocked.tools([pay().0, gate.tool("gate")]).build().await.unwrap();
-            let _held = hub.call("gate", json!({})).detached().start();
-            wait_until(|| gate.running() == 1).await;
+            let hub = blocked.tools([pay().0, gate.tool("gate").read_only()]).build().await.unwrap();
+            // Read-only, so that it runs here and not in a task: the end of the process does not release its slot.
+            let caller = hub.clone();
+            let mut held = Box::pin(async move { caller.call("gate", json!({})).await });
+            while gate.running() == 0 {
+                assert!(poll!(&mut held).is_pending());
+                tokio::task::yield_now().await;
+            }
             resolve(&hub, approvals[1], outcome).await;
             if outcome == ApprovalOutcome::ProceedOnce {
                 wait_until(|| hub.queued_calls() == 1).await;
             }
+            held
         });
         simulate_process(async {
             let (tool, script) = pay();
