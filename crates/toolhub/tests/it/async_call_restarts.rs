@@ -130,7 +130,7 @@ fn an_answer_from_before_the_restart_counts() {
         });
         // Decide on a hub without the tool, so that no hub continues the calls; an approval needs the tool to be
         // registered.
-        simulate_process(async {
+        let held_until_now = simulate_process(async {
             let gate = GatedTool::new();
             let blocked = ToolHub::builder().store(disk.open()).max_concurrency(1);
             let hub = blocked.tools([pay().0, gate.tool("gate").read_only()]).build().await.unwrap();
@@ -145,8 +145,9 @@ fn an_answer_from_before_the_restart_counts() {
             if outcome == ApprovalOutcome::ProceedOnce {
                 wait_until(|| hub.queued_calls() == 1).await;
             }
-            held
+            [held]
         });
+        drop(held_until_now);
         simulate_process(async {
             let (tool, script) = pay();
             let hub = disk.hub([tool]).await;
