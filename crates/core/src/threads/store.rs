@@ -199,7 +199,8 @@ impl ThreadStore {
         Ok(())
     }
 
-    /// Writes the unstored activity of these threads. Each batch locks for itself, so that a long flush delays nobody.
+    /// Writes the unstored activity of these threads. Each batch takes the lock separately, so that a long flush does not block
+    /// listings and deletions.
     async fn write_batch(&self, owners: &[ThreadKey]) -> Result<(), StoreError> {
         let _guard = self.write_lock.lock().await;
         let nearly_full = self.is_store_nearly_full();

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_nothing_can_be_removed_nobody_waits_until_that_changes() {
+    async fn writers_do_not_wait_while_nothing_can_be_removed() {
         let limit = SizeLimit::new(1000);
         let trimming = limit.start_trimming();
         limit.set(960);
@@ -301,6 +301,6 @@ mod tests {
         let waiting = limit.reserve(40);
         drop(trimming);
         drop(waiting.await);
-        assert_eq!(started.elapsed(), 2 * MAX_WAIT, "nobody removes anything any more");
+        assert_eq!(started.elapsed(), 2 * MAX_WAIT, "no trimmer is running");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! In: the machine's clock and its monotonic clock. Out: the machine's time while the two agree. If the machine's clock jumps, the
 //! time from before goes on, because expiries would be wrong by the jump: records, approvals and idempotency keys would be gone.
-//! The new time is accepted when the clock is back, has been steady for an hour, or somebody accepts it. Time that the machine
-//! was suspended is no jump.
+//! That ends when the machine's clock returns to the earlier time, has run without a jump for an hour, or an operator accepts it.
+//! Time that the machine was suspended is no jump.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! `CompactJson`: a JSON value that takes little memory while nobody reads it.
+//! `CompactJson`: a JSON value kept as text while it is not read, to save memory.
 //!
 //! In: a value. Out: the same value. A small one is kept as it is; a large one is kept as text, shared by all clones, and
 //! parsed when it is read.
