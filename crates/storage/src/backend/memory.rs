@@ -1,11 +1,12 @@
 //! In-memory backend: for tests, laptops and data that need not outlive the process.
 //!
 //! In: batches, loads and scans. Out: rows. Nothing survives a restart. Sharded by partition, so that different threads
-//! rarely contend for a lock. Loads and scans of one partition touch only that partition; a scan over several visits all
-//! partitions of the shards that hold rows of its table. `memory/packed_row.rs` and `memory/shard.rs` determine the
-//! memory overhead per row.
+//! rarely contend for a lock. Loads and scans of one partition touch only that partition; a scan over several uses the index of
+//! its table (`memory/id_index.rs`) or visits all partitions of the shards that hold rows of it. `memory/packed_row.rs` and
+//! `memory/shard.rs` determine the memory overhead per row.
 
 mod chunked_vec;
+mod id_index;
 mod packed_row;
 mod pages;
 mod partition_key;
@@ -186,10 +187,7 @@ impl Memory {
     ) -> Vec<(RowKey, Row)> {
         let mut top = TopRows::new(scan);
         for at in 0..SHARDS {
-            let shard = self.shard(at);
-            let matching =
-                shard.partitions_with(scan.table).filter(|partition_rows| partition_rows.key().starts_with(key_prefix));
-            matching.for_each(|partition_rows| top.offer(partition_rows, window, now));
+            top.offer_shard(&self.shard(at), (scan.table, key_prefix), window, now);
         }
         top.into_rows(scan.table)
     }

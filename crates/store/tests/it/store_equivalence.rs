@@ -23,34 +23,41 @@ use crate::{
     simulated_disk::SimulatedDisk,
 };
 
-const TABLES: [Table; 3] = [Table::State, Table::Versions, Table::History];
+/// The tables that all stores have.
+const STATE_TABLES: &[Table] = &[Table::State, Table::Versions, Table::History];
+/// Tables that memory and SQLite index by id over all partitions, and one that is not.
+const INDEXED_TABLES: &[Table] = &[Table::Calls, Table::Threads, Table::State];
 
 fn programs(count: u64) -> u64 {
     soak(count, 30 * count)
 }
 
-/// The same rows in every store of this workspace.
+/// The same rows in every store of this workspace that has these tables.
 struct Stores {
+    tables: &'static [Table],
     folder: TempFolder,
     disk: SimulatedDisk,
     memory: Arc<Memory>,
-    /// Files and SQLite; reopened from time to time.
+    /// SQLite and, for the tables of states, files; reopened from time to time.
     on_disk: Vec<Arc<dyn Backend>>,
 }
 
 impl Stores {
-    fn new() -> Self {
+    fn new(tables: &'static [Table]) -> Self {
         let (folder, disk) = (TempFolder::in_memory(), SimulatedDisk::default());
-        let mut stores = Self { folder, disk, memory: Arc::new(Memory::new()), on_disk: Vec::new() };
+        let mut stores = Self { tables, folder, disk, memory: Arc::new(Memory::new()), on_disk: Vec::new() };
         stores.open(false);
         stores
     }
 
     fn open(&mut self, compression: bool) {
         self.on_disk.clear();
-        let options = files::Options { compression, backups: None };
-        let files = Files::open_on(self.folder.join("files"), options, Arc::new(self.disk.clone())).unwrap();
-        self.on_disk = vec![Arc::new(files), Arc::new(open(&self.folder.join("store.db")))];
+        self.on_disk.push(Arc::new(open(&self.folder.join("store.db"))));
+        if self.tables == STATE_TABLES {
+            let options = files::Options { compression, backups: None };
+            let files = Files::open_on(self.folder.join("files"), options, Arc::new(self.disk.clone())).unwrap();
+            self.on_disk.push(Arc::new(files));
+        }
     }
 
     /// Sends a request to all stores, asserts that the results are equal, and returns the result.
@@ -61,7 +68,7 @@ impl Stores {
         request: impl AsyncFn(&dyn Backend) -> T,
     ) -> T {
         let expected = request(&*self.memory).await;
-        for (store, name) in self.on_disk.iter().zip(["files", "SQLite"]) {
+        for (store, name) in self.on_disk.iter().zip(["SQLite", "files"]) {
             assert_eq!(
                 request(&**store).await,
                 expected,
@@ -85,7 +92,11 @@ fn id(random: &mut Rng) -> &'static str {
         [random.usize(0..7)]
 }
 
-fn batch(random: &mut Rng, known_versions: &[RowVersion], now: Timestamp) -> Batch {
+fn table(random: &mut Rng, tables: &[Table]) -> Table {
+    tables[random.usize(0..tables.len())]
+}
+
+fn batch(random: &mut Rng, tables: &[Table], known_versions: &[RowVersion], now: Timestamp) -> Batch {
     let mut batch = Batch { stamp: random.u64(..), ..Batch::new(partition(random)) };
     batch.fence = (random.u8(0..6) == 0).then(|| random.u64(1..4));
     for _ in 0..random.usize(0..5) {
@@ -109,7 +120,7 @@ fn batch(random: &mut Rng, known_versions: &[RowVersion], now: Timestamp) -> Bat
             _ => Expect::Any,
         };
         let durability = if random.bool() { Durability::KillSafe } else { Durability::PowerSafe };
-        let (table, id): (Table, SmolStr) = (TABLES[random.usize(0..3)], id(random).into());
+        let (table, id): (Table, SmolStr) = (table(random, tables), id(random).into());
         batch.terms.insert((table, id.clone()), terms(random));
         batch.writes.push(Write { table, id, expect, change, durability });
     }
@@ -120,13 +131,13 @@ fn terms(random: &mut Rng) -> Terms {
     Terms::new(["x", "y", "xy"].into_iter().filter(|_| random.bool()))
 }
 
-fn scan(random: &mut Rng) -> Scan {
+fn scan(random: &mut Rng, tables: &[Table]) -> Scan {
     let scope = match random.u8(0..3) {
         0 => Scope::All,
         1 => Scope::Tenant(Tenant::new("m").unwrap()),
         _ => Scope::Partition(partition(random)),
     };
-    let table = TABLES[random.usize(0..3)];
+    let table = table(random, tables);
     let after = random.bool().then(|| {
         let partition = if let Scope::Partition(only) = &scope { only.clone() } else { partition(random) };
         Cursor(RowKey { partition, table, id: id(random).into() })
@@ -138,19 +149,19 @@ fn scan(random: &mut Rng) -> Scan {
 }
 
 async fn compare(stores: &mut Stores, seed: u64) {
-    let (mut random, mut now) = (Rng::with_seed(seed), NOW);
+    let (mut random, mut now, tables) = (Rng::with_seed(seed), NOW, stores.tables);
     let mut known_versions = vec![RowVersion { number: 1, stamp: 0 }];
     for step in 0..24 {
         let place = (seed, step);
         match random.u8(0..12) {
             0..6 => {
-                let batch = batch(&mut random, &known_versions, now);
+                let batch = batch(&mut random, tables, &known_versions, now);
                 let _ = stores.request_all(place, &batch, async |store| store.commit(batch.clone(), now).await).await;
             }
             6 | 7 => {
                 let key = |random: &mut Rng| RowKey {
                     partition: partition(random),
-                    table: TABLES[random.usize(0..3)],
+                    table: table(random, tables),
                     id: id(random).into(),
                 };
                 let keys: Vec<RowKey> = (0..random.usize(1..5)).map(|_| key(&mut random)).collect();
@@ -158,7 +169,7 @@ async fn compare(stores: &mut Stores, seed: u64) {
                 known_versions.extend(rows.unwrap().into_iter().flatten().map(|row| row.version));
             }
             8 | 9 => {
-                let scan = scan(&mut random);
+                let scan = scan(&mut random, tables);
                 let read =
                     async |store: &dyn Backend| store.scan(scan.clone(), now).await.map(|page| (page.rows, page.next));
                 let _ = stores.request_all(place, &scan, read).await;
@@ -180,14 +191,23 @@ async fn compare(stores: &mut Stores, seed: u64) {
     }
 }
 
-#[tokio::test]
-async fn memory_files_and_sqlite_give_the_same_answers_to_every_program() {
+async fn compare_programs(tables: &'static [Table], count: u64) {
     let seed = fastrand::u64(..);
-    let mut stores = Stores::new();
-    for program in 0..programs(500) {
+    let mut stores = Stores::new(tables);
+    for program in 0..programs(count) {
         if program % 25 == 0 {
-            stores = Stores::new();
+            stores = Stores::new(tables);
         }
         compare(&mut stores, seed.wrapping_add(program)).await;
     }
+}
+
+#[tokio::test]
+async fn memory_files_and_sqlite_give_the_same_answers_to_every_program() {
+    compare_programs(STATE_TABLES, 500).await;
+}
+
+#[tokio::test]
+async fn memory_and_sqlite_find_the_same_rows_by_id_in_all_partitions() {
+    compare_programs(INDEXED_TABLES, 500).await;
 }

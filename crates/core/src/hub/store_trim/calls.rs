@@ -25,8 +25,8 @@ use toolhub_types::{
     tool::ToolName,
 };
 
-/// Maximum number of calls on a page. Large, because a store without an index over partitions visits all rows for each page.
-const PAGE_ROWS: usize = 10_000;
+/// Maximum number of calls on a page.
+const PAGE_ROWS: usize = 1_000;
 /// Limits of the size of a page.
 const MIN_PAGE_BYTES: u64 = 64 * 1024;
 const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;

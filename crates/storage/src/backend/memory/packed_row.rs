@@ -13,7 +13,7 @@ use toolhub_types::timestamp::Timestamp;
 /// Marks the table number of a row that has index terms. There are far fewer tables.
 const HAS_TERMS: u8 = 0x80;
 /// Approximate memory of a row besides its id and value: the row itself, its partition key and metadata, index and allocator.
-const OVERHEAD_BYTES: usize = 192;
+const OVERHEAD_BYTES: usize = 256;
 
 /// A row with its metadata packed into one allocation.
 pub(super) struct PackedRow {

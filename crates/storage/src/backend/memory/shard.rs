@@ -10,6 +10,7 @@ use hashbrown::HashTable;
 
 use super::{
     chunked_vec::ChunkedVec,
+    id_index::IdIndex,
     packed_row::{self, PackedRow, RowId},
     partition_rows::{NEVER, PartitionRows},
 };
@@ -25,6 +26,7 @@ pub(super) struct Shard {
     /// Maps a partition key to its index in `partitions`.
     index: HashTable<u32>,
     partitions: ChunkedVec<PartitionRows>,
+    ids: IdIndex,
     /// Rows per table in this shard, so that a scan can skip a shard without rows of its table.
     counts: [usize; Table::ALL.len()],
     /// Approximate memory of the trimmable rows in this shard.
@@ -50,6 +52,7 @@ impl Shard {
             hasher,
             index: HashTable::new(),
             partitions: ChunkedVec::default(),
+            ids: IdIndex::new(),
             counts,
             trimmable_bytes: 0,
             next_expiry: NEVER,
@@ -74,6 +77,32 @@ impl Shard {
     /// The partitions that may hold rows of a table: all or none.
     pub(super) fn partitions_with(&self, table: Table) -> impl Iterator<Item = &PartitionRows> {
         self.partitions.iter().take(if self.counts[table as usize] > 0 { usize::MAX } else { 0 })
+    }
+
+    /// The rows of an indexed table whose ids are not below `from`, ascending.
+    pub(super) fn rows_ascending(
+        &self,
+        table: Table,
+        from: &[u8],
+    ) -> impl Iterator<Item = (&PartitionRows, &PackedRow)> {
+        self.ids.ascending(table, from).filter_map(move |(id, hash)| self.indexed_row(table, id, hash))
+    }
+
+    /// The rows of an indexed table whose ids are not above `to`, descending.
+    pub(super) fn rows_descending(
+        &self,
+        table: Table,
+        to: &[u8],
+    ) -> impl Iterator<Item = (&PartitionRows, &PackedRow)> {
+        self.ids.descending(table, to).filter_map(move |(id, hash)| self.indexed_row(table, id, hash))
+    }
+
+    /// The row of an index entry.
+    fn indexed_row(&self, table: Table, id: &[u8], hash: u64) -> Option<(&PartitionRows, &PackedRow)> {
+        let row_id = RowId { table, id: str::from_utf8(id).ok()? };
+        let found = |at: &u32| self.partitions[*at as usize].get(row_id);
+        let at = self.index.find(hash, |at| found(at).is_some())?;
+        Some((&self.partitions[*at as usize], found(at)?))
     }
 
     /// Checks the precondition of a write.
@@ -154,9 +183,11 @@ impl Shard {
                 }
             }
             (Action::Remove, _) => {
-                let removed = at.and_then(|at| self.partitions[at].remove(row_id));
-                self.counts[row_id.table as usize] -= usize::from(removed.is_some());
-                self.trimmable_bytes -= removed.as_ref().map_or(0, PackedRow::trimmable_bytes);
+                if let Some(removed) = at.and_then(|at| self.partitions[at].remove(row_id)) {
+                    self.counts[row_id.table as usize] -= 1;
+                    self.trimmable_bytes -= removed.trimmable_bytes();
+                    self.ids.remove(row_id.table, row_id.id.as_bytes(), self.hasher.hash_one(partition_key));
+                }
             }
             (Action::Keep | Action::Put { .. } | Action::Touch, _) => {}
         }
@@ -192,7 +223,10 @@ impl Shard {
             }
         };
         self.trimmable_bytes = self.trimmable_bytes + after - before;
-        self.counts[row_id.table as usize] += usize::from(is_new);
+        if is_new {
+            self.counts[row_id.table as usize] += 1;
+            self.ids.insert(row_id.table, row_id.id.as_bytes(), self.hasher.hash_one(partition_key));
+        }
     }
 
     fn add(&mut self, partition: PartitionRows) -> usize {
@@ -236,9 +270,11 @@ impl Shard {
         for _ in 0..SWEEP_STEP {
             let Some(at) = pass.at.checked_sub(1).filter(|_| swept < limit) else { break };
             let (partition, counts, bytes) = (&mut self.partitions[at], &mut self.counts, &mut self.trimmable_bytes);
+            let hash = self.hasher.hash_one(partition.key());
             partition.sweep(limit - swept, now, |removed| {
                 counts[removed.table() as usize] -= 1;
                 *bytes -= removed.trimmable_bytes();
+                self.ids.remove(removed.table(), removed.sort_key().1, hash);
                 swept += 1;
             });
             let next_expiry = partition.next_expiry();
