@@ -94,7 +94,7 @@ pub use toolhub_types::{
     units,
 };
 #[doc(hidden)]
-pub use toolhub_types::{digest, json, page_budget};
+pub use toolhub_types::{digest, json, page_budget, redact};
 
 /// The storage trait and its request types.
 pub mod backend {

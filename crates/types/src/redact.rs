@@ -1,4 +1,4 @@
-//! Redacts secrets in stored and reported values, by member name.
+//! Redacts secrets in stored and reported values, by member name, and says which names are secret.
 //!
 //! In: arguments, parameters or updates. Out: the same, with the values of members with secret names replaced. A secret
 //! under another name stays, unless the configuration lists that name.
@@ -9,8 +9,22 @@ use crate::policy::Glob;
 
 /// Replaces a secret.
 const REDACTED: &str = "[redacted]";
-/// A name that contains one of these is secret, ignoring case, underscores, dashes and spaces.
-const SECRET_WORDS: [&str; 5] = ["authorization", "apikey", "token", "secret", "password"];
+/// A name that contains one of these is secret, ignoring case and [separators](is_separator).
+const SECRET_WORDS: [&str; 11] = [
+    "authorization",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "credential",
+    "cookie",
+];
+/// In the name of a setting these too. In the name of an argument they are mostly harmless: `sort_key`, `author`, `passenger`.
+const SECRET_SETTING_WORDS: [&str; 5] = ["auth", "key", "pass", "session", "private"];
 
 /// Redacts the members with built-in secret names, and those that match the configured globs.
 #[derive(Debug, Default)]
@@ -109,7 +123,7 @@ impl Redactor {
             return true;
         }
         let normalized: Vec<u8> =
-            (text.iter().filter(|byte| !matches!(byte, b'_' | b'-' | b' '))).map(u8::to_ascii_lowercase).collect();
+            (text.iter().filter(|byte| !is_separator(char::from(**byte)))).map(u8::to_ascii_lowercase).collect();
         std::str::from_utf8(&normalized).is_ok_and(|text| SECRET_WORDS.iter().any(|word| text.contains(word)))
     }
 
@@ -119,10 +133,27 @@ impl Redactor {
     }
 }
 
-fn is_secret_name(name: &str) -> bool {
-    let normalized: String =
-        name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect();
-    SECRET_WORDS.iter().any(|word| normalized.contains(word))
+/// Whether values under this name are secret without being configured as such.
+#[must_use]
+pub fn is_secret_name(name: &str) -> bool {
+    contains_any(name, &SECRET_WORDS)
+}
+
+/// Whether a header or an environment variable of this name has a secret value. Wider than [`is_secret_name`]: such values are few,
+/// and one that is masked without need does no harm.
+#[must_use]
+pub fn is_secret_setting(name: &str) -> bool {
+    is_secret_name(name) || contains_any(name, &SECRET_SETTING_WORDS)
+}
+
+fn contains_any(name: &str, words: &[&str]) -> bool {
+    let normalized: String = name.chars().filter(|c| !is_separator(*c)).flat_map(char::to_lowercase).collect();
+    words.iter().any(|word| normalized.contains(word))
+}
+
+/// Ignored in names.
+fn is_separator(c: char) -> bool {
+    matches!(c, '_' | '-' | '.' | ' ')
 }
 
 #[cfg(test)]
@@ -166,6 +197,17 @@ mod tests {
         assert_eq!(edit(&|edited| drop(edited["list"].as_array_mut().unwrap().remove(0))), None);
         assert_eq!(edit(&|edited| edited["list"][0]["id"] = 2.into()), None);
         assert!(edit(&|edited| edited["list"] = json!([{"token": "f"}])).is_some());
+    }
+
+    #[test]
+    fn a_name_is_secret_by_its_words_and_a_setting_by_a_few_more() {
+        for name in ["X-Api-Key", "access.key.id", "Set-Cookie", "db_passwd", "awsCredentials", "refreshToken"] {
+            assert!(is_secret_name(name) && is_secret_setting(name), "{name}");
+        }
+        for name in ["STRIPE_KEY", "X-Auth", "DB_PASS", "SessionId"] {
+            assert!(!is_secret_name(name) && is_secret_setting(name), "{name}");
+        }
+        assert!(!["Accept", "LANG", "city"].into_iter().any(is_secret_setting));
     }
 
     #[test]

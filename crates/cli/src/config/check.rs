@@ -5,7 +5,7 @@
 
 mod hints;
 
-use toolhub::config::unit::ellipsize;
+use toolhub::{config::unit::ellipsize, redact::is_secret_setting};
 
 use super::{
     planned_keys,
@@ -237,5 +237,5 @@ impl Checker<'_> {
 
 /// Whether a value must not be shown.
 pub(crate) fn is_secret(node: &Node, path: &Path) -> bool {
-    is_secret_name(path.last_key()) || node.variables.iter().any(|name| is_secret_name(name))
+    is_secret_name(path.last_key()) || node.variables.iter().any(|name| is_secret_setting(name))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use toolhub::{HubBuilder, Policy, Rule, ToolBuilder, ToolHub, status::StatusSettings};
 
-use super::{Config, change::ChangePlan, raw::SECRET_NAME_GLOBS, resolve::StoreHandle};
+use super::{Config, change::ChangePlan, resolve::StoreHandle};
 
 /// A change to a running hub: tools to register or replace, tools to remove, and all policies and rules, which replace the
 /// earlier ones.
@@ -51,7 +51,7 @@ impl Config {
             .call_retention(self.store.call_retention)
             .event_retention(self.store.event_retention)
             .idle_thread_retention(self.store.idle_threads)
-            .redact(self.secret_names());
+            .redact(self.telemetry.redact.iter().map(|name| name.to_lowercase()));
         if let Some(calls) = scheduler.max_concurrency {
             builder = builder.max_concurrency(calls);
         }
@@ -59,12 +59,6 @@ impl Config {
             builder = builder.policy(glob.as_str(), policy.clone());
         }
         self.policies.rules.iter().cloned().fold(builder, HubBuilder::rule)
-    }
-
-    /// The names in `telemetry.redact` that the hub does not redact anyway.
-    fn secret_names(&self) -> impl Iterator<Item = String> {
-        let is_built_in = |name: &str| SECRET_NAME_GLOBS.contains(&name);
-        self.telemetry.redact.iter().map(|name| name.to_lowercase()).filter(move |name| !is_built_in(name))
     }
 
     /// Builders of all tools.

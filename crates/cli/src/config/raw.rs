@@ -26,7 +26,7 @@ pub(crate) use imports::{Credential, Imports, OpenApi};
 pub(crate) use server::Server;
 pub(crate) use state::{Format, Manager, State};
 pub(crate) use store::{Backend, Retention, Store};
-pub(crate) use telemetry::{LogFormat, LogLevel, SECRET_NAME_GLOBS, Telemetry};
+pub(crate) use telemetry::{LogFormat, LogLevel, Telemetry};
 pub(crate) use tools::Tool;
 
 use toolhub::config::{CallSettings, DurationOrZero, PositiveDuration};

@@ -15,9 +15,10 @@ mod tools;
 use std::path::{Path as FilePath, PathBuf};
 
 use toolhub::{
-    Policy, Rule, RunLimits,
+    Glob, Policy, Rule, RunLimits,
     clock::Timestamp,
     config::{ConfigEnv, Diagnostics},
+    redact::Redactor,
     status::{FailureWindow, StatusSettings},
 };
 
@@ -62,6 +63,13 @@ pub(crate) struct Telemetry {
     pub(crate) level: raw::LogLevel,
     pub(crate) metrics: bool,
     pub(crate) redact: Vec<String>,
+}
+
+impl Telemetry {
+    /// Knows the built-in secret names and the configured ones.
+    pub(crate) fn redactor(&self) -> Redactor {
+        Redactor(self.redact.iter().filter_map(|text| Glob::new(text.to_lowercase()).ok()).collect())
+    }
 }
 
 /// Policies for calls: defaults, per glob, and rules.

@@ -6,19 +6,22 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use toolhub::{Glob, config::SecretText};
+use toolhub::{
+    config::SecretText,
+    redact::{Redactor, is_secret_setting},
+};
 
 use super::{
     load::LoadedConfig,
-    problem::{TextPosition, is_secret_name},
+    problem::TextPosition,
     tree::{KeySegment, Origin, Path},
 };
 
 /// All effective values, with secrets masked.
 pub(crate) fn masked_values(loaded: &LoadedConfig) -> Value {
-    let globs = loaded.config.telemetry.redact.iter().filter_map(|text| Glob::new(text.to_lowercase()).ok()).collect();
+    let redactor = loaded.config.telemetry.redactor();
     let mut values = serde_json::to_value(&loaded.raw).unwrap_or_default();
-    SecretMask { loaded, globs }.mask(&mut values, &Path::default());
+    SecretMask { loaded, redactor }.mask(&mut values, &Path::default());
     values
 }
 
@@ -73,7 +76,7 @@ pub(crate) fn describe_origin(loaded: &LoadedConfig, path: &Path) -> String {
 
 struct SecretMask<'a> {
     loaded: &'a LoadedConfig,
-    globs: Vec<Glob>,
+    redactor: Redactor,
 }
 
 impl SecretMask<'_> {
@@ -96,11 +99,11 @@ impl SecretMask<'_> {
             _ => &[],
         };
         let has_secret_name = names.iter().any(|segment| match segment {
-            KeySegment::Key(key) => self.globs.iter().any(|glob| glob.matches(&key.to_lowercase())),
+            KeySegment::Key(key) => self.redactor.is_secret(key),
             KeySegment::Index(_) => false,
         });
         let variables = self.loaded.tree.get(path).map(|node| node.variables.as_slice()).unwrap_or_default();
-        has_secret_name || variables.iter().any(|name| is_secret_name(name))
+        has_secret_name || variables.iter().any(|name| is_secret_setting(name))
     }
 }
 

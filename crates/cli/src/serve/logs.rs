@@ -1,7 +1,7 @@
 //! Log output: one line on stderr per event.
 //!
 //! In: `tracing` events. Out: text on a terminal, JSON elsewhere, with the fields in the order of the event. A field whose
-//! name matches `telemetry.redact` is masked.
+//! name is secret is masked.
 
 use std::{
     fmt::{self, Write as _},
@@ -10,8 +10,8 @@ use std::{
 
 use serde_json::{Value, json};
 use toolhub::{
-    Glob,
     clock::{Clock, SystemClock},
+    redact::Redactor,
 };
 use tracing::{
     Event, Level, Subscriber,
@@ -31,7 +31,6 @@ pub(super) fn init(telemetry: &Telemetry) {
         LogFormat::Pretty => false,
         LogFormat::Auto => !io::stderr().is_terminal(),
     };
-    let redact = telemetry.redact.iter().filter_map(|text| Glob::new(text.to_lowercase()).ok()).collect();
     let level = match telemetry.level {
         LogLevel::Off => LevelFilter::OFF,
         LogLevel::Error => LevelFilter::ERROR,
@@ -40,17 +39,19 @@ pub(super) fn init(telemetry: &Telemetry) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let _ = tracing_subscriber::registry().with(LogLayer { json, redact }.with_filter(level)).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(LogLayer { json, redactor: telemetry.redactor() }.with_filter(level))
+        .try_init();
 }
 
 struct LogLayer {
     json: bool,
-    redact: Vec<Glob>,
+    redactor: Redactor,
 }
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut fields = EventFields { redact: &self.redact, message: String::new(), fields: Vec::new() };
+        let mut fields = EventFields { redactor: &self.redactor, message: String::new(), fields: Vec::new() };
         event.record(&mut fields);
         let (level, target) = (*event.metadata().level(), event.metadata().target());
         let line = if self.json { fields.json(level, target) } else { fields.text(level) };
@@ -61,7 +62,7 @@ impl<S: Subscriber> Layer<S> for LogLayer {
 
 /// The recorded fields of an event.
 struct EventFields<'a> {
-    redact: &'a [Glob],
+    redactor: &'a Redactor,
     message: String,
     fields: Vec<(&'static str, Value)>,
 }
@@ -69,8 +70,7 @@ struct EventFields<'a> {
 impl EventFields<'_> {
     fn record_value(&mut self, field: &Field, value: Value) {
         let name = field.name();
-        let lower = name.to_lowercase();
-        let value = if self.redact.iter().any(|glob| glob.matches(&lower)) { MASK.into() } else { value };
+        let value = if self.redactor.is_secret(name) { MASK.into() } else { value };
         match (name, value) {
             ("message", Value::String(text)) => self.message = text,
             (name, value) => self.fields.push((name, value)),

@@ -7,6 +7,8 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
+use toolhub_core::redact::is_secret_setting;
+
 use super::Command;
 use crate::secret_mask::SecretMask;
 
@@ -29,10 +31,6 @@ pub(super) fn variables(command: &Command) -> BTreeMap<OsString, OsString> {
     all
 }
 
-/// A variable whose name contains one of these is a secret.
-const SECRET_NAMES: [&str; 9] =
-    ["auth", "key", "token", "secret", "pass", "cookie", "session", "credential", "private"];
-
 /// What must not leave a program.
 pub(super) struct ProgramSecrets {
     /// The values of all configured variables, for errors and logs.
@@ -50,9 +48,5 @@ pub(super) fn secrets(command: &Command, variables: &BTreeMap<OsString, OsString
         let parts = values.flat_map(|value| std::iter::once(value).chain(value.lines()));
         SecretMask::new(parts.filter(|part| part.len() >= MIN_SECRET_LEN))
     };
-    let has_secret_name = |name: &str| {
-        let name = name.to_lowercase();
-        SECRET_NAMES.iter().any(|part| name.contains(part))
-    };
-    ProgramSecrets { all: mask(|_| true), named: mask(has_secret_name) }
+    ProgramSecrets { all: mask(|_| true), named: mask(is_secret_setting) }
 }

@@ -11,6 +11,7 @@ use toolhub_core::{
     Effect, ErrorKind, ToolError,
     clock::Timestamp,
     json::{self, JsonLimits},
+    redact::Redactor,
 };
 
 use super::{
@@ -78,7 +79,7 @@ fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &SecretMask) -> S
     let text = response::decode_text(headers, body);
     let text = match json::parse::<Value>(text.as_bytes(), JsonLimits::default()) {
         Ok(mut json) => {
-            redact_members(&mut json);
+            Redactor::default().redact(&mut json);
             json.to_string()
         }
         // An HTML page does not help a model.
@@ -93,23 +94,6 @@ fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &SecretMask) -> S
         excerpt.push('…');
     }
     excerpt
-}
-
-/// Redacts members whose names suggest a secret.
-fn redact_members(value: &mut Value) {
-    const SECRET_NAMES: [&str; 6] = ["authorization", "apikey", "token", "secret", "password", "cookie"];
-    match value {
-        Value::Object(members) => members.iter_mut().for_each(|(name, value)| {
-            let name: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-            if SECRET_NAMES.iter().any(|secret| name.contains(secret)) && !value.is_null() {
-                *value = "[redacted]".into();
-            } else {
-                redact_members(value);
-            }
-        }),
-        Value::Array(items) => items.iter_mut().for_each(redact_members),
-        _ => {}
-    }
 }
 
 /// Parses `Retry-After`: seconds, or a date.

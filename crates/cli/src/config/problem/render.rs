@@ -3,11 +3,9 @@
 use std::{fmt::Write, ops::Range};
 
 use anstyle::{AnsiColor, Style};
+use toolhub::redact;
 
-use super::{
-    super::{raw::SECRET_NAME_GLOBS, tree::Origin},
-    Problem, Problems,
-};
+use super::{super::tree::Origin, Problem, Problems};
 
 /// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,11 +175,7 @@ const TOKEN_COUNT_KEYS: [&str; 2] = ["max_tokens", "token_budget"];
 
 /// Whether a key of this name is secret. `telemetry.redact` is not known yet while files are parsed.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    let name = name.to_lowercase().replace('-', "_");
-    if TOKEN_COUNT_KEYS.contains(&name.as_str()) {
-        return false;
-    }
-    name == "hash" || SECRET_NAME_GLOBS.iter().any(|glob| name.contains(glob.trim_matches('*')))
+    name == "hash" || (redact::is_secret_name(name) && !TOKEN_COUNT_KEYS.contains(&name))
 }
 
 /// Replaces control characters, which could move a terminal's cursor.

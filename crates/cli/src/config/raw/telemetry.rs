@@ -11,8 +11,9 @@ pub(crate) struct Telemetry {
     pub(crate) log: Log,
     /// Whether `/metrics` is served.
     pub(crate) metrics: bool,
-    /// Globs over names whose values are redacted in logs, `config show`, call records, approvals, events and the state history; case is
-    /// ignored. Names that contain `authorization`, `apikey`, `token`, `secret` or `password` are always redacted in records.
+    /// Globs over further names whose values are redacted in logs, `config show`, call records, approvals, events and the state
+    /// history; case is ignored. Always redacted are names that contain `authorization`, `apikey`, `accesskey`, `privatekey`,
+    /// `token`, `secret`, `password`, `passwd`, `passphrase`, `credential` or `cookie`, also with `_`, `-` or `.` between.
     pub(crate) redact: Vec<String>,
 }
 
@@ -58,11 +59,8 @@ pub(crate) enum LogLevel {
     Trace,
 }
 
-/// Names whose values are secret everywhere.
-pub(crate) const SECRET_NAME_GLOBS: [&str; 5] = ["authorization", "api_key", "*token*", "*secret*", "*password*"];
-
 impl Default for Telemetry {
     fn default() -> Self {
-        Self { log: Log::default(), metrics: true, redact: SECRET_NAME_GLOBS.map(String::from).into() }
+        Self { log: Log::default(), metrics: true, redact: Vec::new() }
     }
 }

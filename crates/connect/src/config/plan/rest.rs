@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use toolhub_core::ConnectionStateConfig;
+use toolhub_core::{ConnectionStateConfig, redact::is_secret_setting};
 use toolhub_net::{AddressPolicy, Secret, SecretText, Url};
 
 use crate::{
@@ -33,14 +33,6 @@ enum Header {
     /// A template, or a value that need not be redacted; not printed either.
     Public(SecretText),
     Secret(Secret),
-}
-
-/// A header whose name contains one of these is a secret.
-const SECRET_NAMES: [&str; 7] = ["auth", "key", "token", "secret", "password", "cookie", "session"];
-
-fn is_secret(header: &str) -> bool {
-    let lower = header.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|name| lower.contains(name))
 }
 
 /// The userinfo of an address: `user`, often with `:password`.
@@ -70,7 +62,7 @@ pub(super) fn resolve(raw: &raw::Rest, at: &KeyPath, diagnostics: &mut Diagnosti
         let Some(text) = value.fetch(&at.key("headers").key(name), diagnostics) else { continue };
         // A fetched value is never a template, even if it contains braces.
         let fetched = !matches!(value, SecretSource::Text(_));
-        let header = if fetched || is_secret(name) && !text.reveal().contains('{') {
+        let header = if fetched || is_secret_setting(name) && !text.reveal().contains('{') {
             Header::Secret(text.into())
         } else {
             Header::Public(text)
@@ -121,7 +113,7 @@ impl RestPlan {
     /// Secrets written as literals in headers and addresses, which no message may repeat.
     fn secrets_to_redact(&self) -> Vec<&str> {
         let headers = self.headers.iter().filter_map(|(name, value)| match value {
-            Header::Public(text) if is_secret(name) => Some(text.reveal()),
+            Header::Public(text) if is_secret_setting(name) => Some(text.reveal()),
             _ => None,
         });
         let token_url = match &self.auth {
