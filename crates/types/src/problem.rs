@@ -1,7 +1,7 @@
 //! One validation problem of a call's arguments, described so that a model can correct it.
 //!
 //! In: a JSON pointer, and what was expected there. Out: the pointer for programs, a field name and a text for readers.
-//! Texts quote the arguments: return them only to the sender.
+//! Texts quote the arguments, but no secrets: return them only to the sender.
 
 use std::fmt;
 

@@ -127,6 +127,39 @@ impl Redactor {
         std::str::from_utf8(&normalized).is_ok_and(|text| SECRET_WORDS.iter().any(|word| text.contains(word)))
     }
 
+    /// The part of a JSON pointer up to its first secret name, if it has one: what it points to must not be shown.
+    #[must_use]
+    pub fn secret_part<'a>(&self, pointer: &'a str) -> Option<&'a str> {
+        let mut end = 0;
+        pointer.split('/').skip(1).find_map(|segment| {
+            end += 1 + segment.len();
+            self.is_secret(&segment.replace("~1", "/").replace("~0", "~")).then(|| &pointer[..end])
+        })
+    }
+
+    /// The texts and numbers under secret names, as text.
+    #[must_use]
+    pub fn secret_texts(&self, value: &Value) -> Vec<String> {
+        let mut texts = Vec::new();
+        self.collect_secrets(value, false, &mut texts);
+        texts
+    }
+
+    fn collect_secrets(&self, value: &Value, is_secret: bool, texts: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => members.iter().for_each(|(name, value)| {
+                if is_secret {
+                    texts.push(name.clone());
+                }
+                self.collect_secrets(value, is_secret || self.is_secret(name), texts);
+            }),
+            Value::Array(items) => items.iter().for_each(|item| self.collect_secrets(item, is_secret, texts)),
+            Value::String(text) if is_secret => texts.push(text.clone()),
+            Value::Number(number) if is_secret => texts.push(number.to_string()),
+            _ => {}
+        }
+    }
+
     /// Whether values under this name are redacted.
     pub fn is_secret(&self, name: &str) -> bool {
         is_secret_name(name) || (!self.0.is_empty() && self.0.iter().any(|glob| glob.matches(&name.to_lowercase())))
@@ -197,6 +230,24 @@ mod tests {
         assert_eq!(edit(&|edited| drop(edited["list"].as_array_mut().unwrap().remove(0))), None);
         assert_eq!(edit(&|edited| edited["list"][0]["id"] = 2.into()), None);
         assert!(edit(&|edited| edited["list"] = json!([{"token": "f"}])).is_some());
+    }
+
+    #[test]
+    fn the_secret_part_of_a_pointer_ends_with_its_first_secret_name() {
+        let redactor = Redactor::default();
+        for (pointer, part) in [
+            ("", None),
+            ("/city/0", None),
+            ("/token", Some("/token")),
+            ("/a~1b/0/api~0_key", None),
+            ("/list/0/api_key/inner/token", Some("/list/0/api_key")),
+        ] {
+            assert_eq!(redactor.secret_part(pointer), part, "{pointer}");
+        }
+        let value = json!({"token": {"a": ["b", 7, null]}, "city": "Ulm", "list": [{"password": "c"}]});
+        let mut texts = redactor.secret_texts(&value);
+        texts.sort();
+        assert_eq!(texts, ["7", "a", "b", "c"]);
     }
 
     #[test]

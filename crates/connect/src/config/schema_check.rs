@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 use toolhub_core::{
+    redact::Redactor,
     schema::{self, Schema},
     suggest,
 };
@@ -30,7 +31,7 @@ pub(super) fn check(config: &ToolConfig, json: &Value, diagnostics: &mut Diagnos
         };
         diagnostics.report(&KeyPath::of([key.as_str()]), format!("unknown key `{}`", ellipsize(key)), help);
     }
-    for problem in SCHEMA.check(json).err().into_iter().flatten() {
+    for problem in SCHEMA.check(json, &Redactor::default()).err().into_iter().flatten() {
         let help = problem.suggestion.unwrap_or_else(|| "see docs/config.md for valid values".into());
         diagnostics.report(&key_path(&problem.pointer, json), problem.detail, help);
     }

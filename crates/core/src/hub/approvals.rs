@@ -207,7 +207,7 @@ fn check_answer(
             ));
         }
         let written = answer.arguments.as_ref().unwrap_or(&Value::Null);
-        let found = tool.schema.check(edited).err().unwrap_or_default();
+        let found = tool.schema.check(edited, redactor).err().unwrap_or_default();
         let problems = redact_problems(redactor, (written, edited), found);
         if !problems.is_empty() {
             return Err(ApprovalError::Arguments { tool: approval.tool.clone(), problems });
@@ -231,9 +231,7 @@ fn redact_problems(
     problems: Vec<Problem>,
 ) -> Vec<Problem> {
     let redact_problem = |mut problem: Problem| {
-        let names = problem.pointer.split('/').skip(1);
-        let under_secret =
-            names.into_iter().any(|name| redactor.is_secret(&name.replace("~1", "/").replace("~0", "~")));
+        let under_secret = redactor.secret_part(&problem.pointer).is_some();
         let is_redacted = |value: &Value| {
             value.pointer(&problem.pointer).is_some_and(|it| redactor.contains_redacted(it, under_secret))
         };

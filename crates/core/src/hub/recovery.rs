@@ -223,9 +223,8 @@ fn find_resuming_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Ev
     }
     // The caller may still be executing an external call; a rerun would execute it twice.
     let is_internal = open.record.external_until.is_none();
-    let can_rerun = |tool: &Tool| {
-        is_internal && tool.rerun_interrupted && tool.schema.check(&open.record.arguments.to_value()).is_ok()
-    };
+    let can_rerun =
+        |tool: &Tool| is_internal && tool.rerun_interrupted && tool.schema.accepts(&open.record.arguments.to_value());
     (is_foreign && open.start_count() < MAX_STARTS && can_rerun(&found.0)).then_some(found)
 }
 

@@ -184,7 +184,7 @@ pub(super) fn to_call_error(envelope: &CallEnvelope, failed: ToolError) -> CallE
     let error = if failed.problems.is_empty() {
         CallError::from(failed)
     } else {
-        validate::invalid_arguments(&envelope.tool.definition.name, failed.problems)
+        validate::refused_by_tool(envelope, failed.problems)
     };
     error.truncate_texts(envelope.tool.limits.text)
 }

@@ -61,7 +61,7 @@ pub(crate) async fn close_open_call(
 
 /// Emits the end of a call that was closed here.
 pub(crate) fn emit_interrupted(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) {
-    report::log_failure(&engine.services, outcome);
+    report::log_failure(outcome);
     report::emit_end(&engine.services, tenant, (outcome.id, open.record.run, Some(open.record.tool.clone())), outcome);
 }
 

@@ -5,12 +5,10 @@
 use super::ticket::Ticket;
 use crate::services::Services;
 use toolhub_types::{
-    error::{CallError, Detail},
     event_kind::EventKind,
     ids::{CallId, RunId, Tenant, ThreadId},
     millis::fractional,
     outcome::{Outcome, Status},
-    problem::Problem,
     tool::ToolName,
 };
 
@@ -21,14 +19,14 @@ pub(super) fn report(ticket: Ticket<'_>, outcome: &Outcome) {
 }
 
 pub(super) fn emit_outcome(ticket: &Ticket<'_>, outcome: &Outcome) {
-    log_failure(ticket.services(), outcome);
+    log_failure(outcome);
     if ticket.services().events.has_subscribers() && !ticket.is_duplicate(outcome) {
         emit_end(ticket.services(), ticket.tenant(), (ticket.id(), ticket.run(), ticket.executed_tool()), outcome);
     }
 }
 
 /// Logs a call whose tool ran and failed. Refused calls are answers to their callers, and cancelled ones their wish.
-pub(super) fn log_failure(services: &Services, outcome: &Outcome) {
+pub(super) fn log_failure(outcome: &Outcome) {
     let Some(error) = outcome.error.as_ref().filter(|_| outcome.status == Status::Error) else { return };
     if outcome.attempts == 0 || outcome.replayed {
         return;
@@ -40,21 +38,9 @@ pub(super) fn log_failure(services: &Services, outcome: &Outcome) {
         call = %outcome.id,
         thread = outcome.thread.as_ref().map(ThreadId::as_str),
         attempts = outcome.attempts,
-        detail = operator_text(services, error),
+        detail = error.operator,
         "call failed"
     );
-}
-
-/// The operator text for subscribers. Texts about invalid arguments quote their values, so for a secret field the text
-/// is reduced to the field names.
-fn operator_text(services: &Services, error: &CallError) -> String {
-    let Detail::Problems(problems) = &error.detail else { return error.operator.clone() };
-    let secret = |problem: &Problem| problem.pointer.split('/').any(|name| services.redactor.is_secret(name));
-    if !problems.iter().any(secret) {
-        return error.operator.clone();
-    }
-    let fields: Vec<&str> = problems.iter().map(|problem| problem.field.as_str()).collect();
-    format!("{}: {}", error.kind.row().operator, fields.join(", "))
 }
 
 /// Emits the end of a call, and the result of its tool if the tool ran.
@@ -72,7 +58,7 @@ pub(super) fn emit_end(
             (call_event, executed.map(|tool_name| EventKind::ToolExecuted { tool_name }))
         }
         Some(error) => {
-            let (status, kind, message) = (outcome.status, error.kind, operator_text(services, error));
+            let (status, kind, message) = (outcome.status, error.kind, error.operator.clone());
             let (counts, error, text) = (error.counts, kind, message.clone());
             let call_event =
                 EventKind::ExecutionFailed { call_id, run_id, tool_name, status, effect, error, message: text };

@@ -16,6 +16,11 @@ use toolhub_types::{
     problem::Problem,
 };
 
+/// What is said about a secret that a tool refused.
+const REFUSED: &str = "is refused by the tool";
+/// A text that contains so many bytes of a secret quotes it.
+const MIN_QUOTED_BYTES: usize = 8;
+
 pub(super) fn check(engine: &Engine, found: Found) -> Result<Valid, CallError> {
     check_schema(found).map_err(|refusal| {
         let (error, envelope) = *refusal;
@@ -26,7 +31,8 @@ pub(super) fn check(engine: &Engine, found: Found) -> Result<Valid, CallError> {
 /// Validates without counting a mistake: for arguments that a person has edited.
 pub(super) fn check_schema(found: Found) -> Result<Valid, Box<(CallError, CallEnvelope)>> {
     let Found(envelope) = found;
-    match envelope.tool.schema.check(&envelope.call.arguments.to_value()) {
+    let checked = envelope.tool.schema.check(&envelope.call.arguments.to_value(), &envelope.tool.services.redactor);
+    match checked {
         Ok(()) => Ok(Valid(envelope)),
         Err(problems) => Err(Box::new((invalid_arguments(&envelope.tool.definition.name, problems), envelope))),
     }
@@ -48,8 +54,26 @@ fn note_mistake(engine: &Engine, envelope: &CallEnvelope, mut error: CallError) 
     error
 }
 
+/// The error for arguments that the tool itself refused. Its texts may quote them, so a text that names a secret or contains one is
+/// replaced.
+pub(super) fn refused_by_tool(envelope: &CallEnvelope, problems: Vec<Problem>) -> CallError {
+    let (redactor, arguments) = (&envelope.tool.services.redactor, envelope.call.arguments.to_value());
+    let secrets = redactor.secret_texts(&arguments);
+    let quotes_secret = |text: &str| {
+        // A long text may have been truncated inside the secret.
+        let mut starts = secrets.iter().map(|secret| &secret[..secret.floor_char_boundary(MIN_QUOTED_BYTES)]);
+        starts.any(|start| !start.is_empty() && text.contains(start))
+    };
+    let redact = |problem: Problem| match redactor.secret_part(&problem.pointer) {
+        Some(secret) => Problem::at(secret.to_owned(), &arguments, REFUSED),
+        None if quotes_secret(&problem.to_string()) => Problem::at(problem.pointer, &arguments, REFUSED),
+        None => problem,
+    };
+    invalid_arguments(&envelope.tool.definition.name, problems.into_iter().map(redact).collect())
+}
+
 /// The error for invalid arguments, with a text that a model can act on.
-pub(super) fn invalid_arguments(tool: &str, problems: Vec<Problem>) -> CallError {
+fn invalid_arguments(tool: &str, problems: Vec<Problem>) -> CallError {
     let text = schema::problems_text(tool, &problems);
     CallError::new(ErrorKind::ArgumentsInvalid).operator(text.clone()).model(text).detail(Detail::Problems(problems))
 }

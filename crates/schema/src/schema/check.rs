@@ -17,7 +17,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::{SchemaError, cost, description, explain, limits, refs::RefResolver};
-use toolhub_types::problem::{Problem, join_pointer, quote};
+use toolhub_types::{
+    problem::{Problem, join_pointer, quote},
+    redact::Redactor,
+};
 
 /// Deeper arguments are refused before validation, because the validator recurses with their depth.
 const MAX_DEPTH: usize = 64;
@@ -66,27 +69,33 @@ impl Schema {
         &self.0.value
     }
 
-    /// Validates arguments.
+    /// Whether arguments are valid.
+    #[must_use]
+    pub fn accepts(&self, arguments: &Value) -> bool {
+        limits::is_depth_within(arguments, MAX_DEPTH) && self.0.validator.is_valid(arguments)
+    }
+
+    /// Validates arguments. The problems quote them, but no secrets.
     ///
     /// # Errors
     /// When they are invalid: at least one problem, at most ten.
-    pub fn check(&self, arguments: &Value) -> Result<(), Vec<Problem>> {
+    pub fn check(&self, arguments: &Value, redactor: &Redactor) -> Result<(), Vec<Problem>> {
         if !limits::is_depth_within(arguments, MAX_DEPTH) {
             return Err(vec![Problem::at_root(format!("nested deeper than {MAX_DEPTH} levels"))]);
         }
         if self.0.validator.is_valid(arguments) {
             return Ok(());
         }
-        Err(self.problems(arguments))
+        Err(self.problems(arguments, redactor))
     }
 
-    fn problems(&self, arguments: &Value) -> Vec<Problem> {
+    fn problems(&self, arguments: &Value, redactor: &Redactor) -> Vec<Problem> {
         let Compiled { value, validator, .. } = &*self.0;
         let refs = RefResolver::new(value);
         let mut problems = if cost::is_affordable(value, &refs, arguments) {
-            explain::explain_errors(value, &refs, arguments, validator.iter_errors(arguments))
+            explain::explain_errors((value, &refs), (arguments, redactor), validator.iter_errors(arguments))
         } else {
-            self.invalid_properties(&refs, arguments)
+            self.invalid_properties(&refs, arguments, redactor)
         };
         if problems.is_empty() {
             problems.push(Problem::at_root(format!("does not fit the schema, got {}", quote::describe(arguments))));
@@ -95,7 +104,7 @@ impl Schema {
     }
 
     /// The missing and the invalid properties, without the problems inside them.
-    fn invalid_properties(&self, refs: &RefResolver<'_>, arguments: &Value) -> Vec<Problem> {
+    fn invalid_properties(&self, refs: &RefResolver<'_>, arguments: &Value, redactor: &Redactor) -> Vec<Problem> {
         let schema = self.value();
         let Some(members) = arguments.as_object() else {
             return Vec::new();
@@ -113,10 +122,12 @@ impl Schema {
         let invalid = invalid.map(|(name, value)| {
             let property = schema.get("properties").and_then(|properties| properties.get(name));
             let expected = property.map(|property| description::describe_expected(property, refs)).unwrap_or_default();
-            let detail = match expected.as_str() {
-                "" => format!("does not fit its schema, got {}", quote::describe(value)),
-                expected => format!("does not fit its schema ({expected}), got {}", quote::describe(value)),
+            let expected = match expected.as_str() {
+                "" => "does not fit its schema".to_owned(),
+                expected => format!("does not fit its schema ({expected})"),
             };
+            let is_secret = redactor.is_secret(name);
+            let detail = if is_secret { expected } else { format!("{expected}, got {}", quote::describe(value)) };
             Problem::at(join_pointer("", name), arguments, detail)
         });
         missing.chain(invalid).take(explain::MAX_PROBLEMS).collect()

@@ -8,7 +8,10 @@ use serde_json::Value;
 
 use super::{description, refs::RefResolver, union};
 use crate::suggest::closest;
-use toolhub_types::problem::{Problem, join_pointer, quote};
+use toolhub_types::{
+    problem::{Problem, join_pointer, quote},
+    redact::Redactor,
+};
 
 /// More problems are noise to a model; it corrects these first.
 pub(super) const MAX_PROBLEMS: usize = 10;
@@ -17,12 +20,11 @@ const MAX_CHOICE_DEPTH: usize = 4;
 
 /// The problems behind the validator's errors.
 pub(super) fn explain_errors<'e>(
-    root: &Value,
-    refs: &RefResolver<'_>,
-    arguments: &Value,
+    (root, refs): (&Value, &RefResolver<'_>),
+    (arguments, redactor): (&Value, &Redactor),
     errors: impl Iterator<Item = ValidationError<'e>>,
 ) -> Vec<Problem> {
-    let mut explainer = Explainer { root, refs, arguments, problems: Vec::new() };
+    let mut explainer = Explainer { root, refs, arguments, redactor, problems: Vec::new() };
     for error in errors {
         explainer.add(&error, 0);
     }
@@ -57,6 +59,7 @@ struct Explainer<'a> {
     root: &'a Value,
     refs: &'a RefResolver<'a>,
     arguments: &'a Value,
+    redactor: &'a Redactor,
     problems: Vec<Problem>,
 }
 
@@ -66,6 +69,11 @@ impl<'a> Explainer<'a> {
             return;
         }
         let pointer = error.instance_path().as_str();
+        // The names of its members are as secret as their values.
+        let secret = self.redactor.secret_part(pointer);
+        if let Some(secret) = secret.filter(|secret| *secret != pointer || names_members(error)) {
+            return self.push(Problem::at(secret.to_owned(), self.arguments, "does not fit its schema"));
+        }
         match error.kind() {
             Kind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
@@ -81,8 +89,10 @@ impl<'a> Explainer<'a> {
             }
             Kind::PropertyNames { error: inner } => {
                 let name = quote_property_name(inner);
-                let detail = format!("the property name {name} is not allowed: {}", describe_error(inner));
-                self.push(self.problem_at(error, detail));
+                let (expected, found) = describe_error(inner);
+                let found = found.map(|found| format!(", got {found}")).unwrap_or_default();
+                let detail = format!("the property name {name} is not allowed: {expected}{found}");
+                self.push(self.problem_at(error, (detail, None)));
             }
             Kind::Enum { options } => {
                 let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -101,8 +111,15 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    fn problem_at(&self, error: &ValidationError<'_>, detail: impl Into<String>) -> Problem {
+    /// The problem behind an error: what was expected, and what was found, unless that is secret.
+    fn problem_at(&self, error: &ValidationError<'_>, (expected, found): (String, Option<String>)) -> Problem {
+        let found = found.filter(|_| !self.is_secret(error));
+        let detail = found.map_or(expected.clone(), |found| format!("{expected}, got {found}"));
         Problem::at(error.instance_path().as_str().to_owned(), self.arguments, detail)
+    }
+
+    fn is_secret(&self, error: &ValidationError<'_>) -> bool {
+        self.redactor.secret_part(error.instance_path().as_str()).is_some()
     }
 
     /// The schema that contains the keyword of an error.
@@ -136,14 +153,15 @@ impl<'a> Explainer<'a> {
 
     fn option_mismatch(&self, error: &ValidationError<'_>, options: &[Value]) -> Problem {
         let instance = error.instance();
-        let detail = match options {
-            [single] => format!("must be {}, got {}", quote::value(single), quote::describe(instance)),
-            _ => format!("must be one of {}, got {}", quote::list(options.iter()), quote::describe(instance)),
+        let expected = match options {
+            [single] => format!("must be {}", quote::value(single)),
+            _ => format!("must be one of {}", quote::list(options.iter())),
         };
         let texts = options.iter().filter_map(Value::as_str);
-        let similar = instance.as_str().and_then(|instance| closest(instance, texts, 1).pop());
+        let given = instance.as_str().filter(|_| !self.is_secret(error));
+        let similar = given.and_then(|given| closest(given, texts, 1).pop());
         let suggestion = similar.map(|similar| format!("did you mean {}?", quote::value(&similar.into())));
-        self.problem_at(error, detail).with_suggestion(suggestion)
+        self.problem_at(error, (expected, Some(quote::describe(instance)))).with_suggestion(suggestion)
     }
 
     fn explain_choice(
@@ -168,12 +186,11 @@ impl<'a> Explainer<'a> {
         let mut expected: Vec<String> = schemas.map(|schema| description::describe_branch(schema, self.refs)).collect();
         expected.retain(|branch| !branch.is_empty());
         expected.dedup();
-        let actual = quote::describe(error.instance());
-        let detail = match expected.as_slice() {
-            [] => format!("fits none of the {} allowed forms, got {actual}", branches.len()),
-            expected => format!("expected {}, got {actual}", expected.join(" or ")),
+        let expected = match expected.as_slice() {
+            [] => format!("fits none of the {} allowed forms", branches.len()),
+            expected => format!("expected {}", expected.join(" or ")),
         };
-        self.push(self.problem_at(error, detail));
+        self.push(self.problem_at(error, (expected, Some(quote::describe(error.instance())))));
     }
 }
 
@@ -181,59 +198,57 @@ fn quote_property_name(error: &ValidationError<'_>) -> String {
     quote::value(error.instance())
 }
 
-/// The text of an error that needs neither the surrounding schema nor other errors.
-fn describe_error(error: &ValidationError<'_>) -> String {
-    let instance = error.instance();
-    match error.kind() {
-        Kind::Type { kind } => format!("expected {}, got {}", type_names(kind), quote::describe(instance)),
-        Kind::Minimum { limit } => format!("must be at least {limit}, got {}", quote::value(instance)),
-        Kind::Maximum { limit } => format!("must be at most {limit}, got {}", quote::value(instance)),
-        Kind::ExclusiveMinimum { limit } => {
-            format!("must be more than {limit}, got {}", quote::value(instance))
-        }
-        Kind::ExclusiveMaximum { limit } => {
-            format!("must be less than {limit}, got {}", quote::value(instance))
-        }
-        Kind::MultipleOf { multiple_of } => {
-            format!("must be a multiple of {multiple_of}, got {}", quote::value(instance))
-        }
-        Kind::MinLength { limit } => {
-            describe_count("must have at least", *limit, "character", count_elements(instance))
-        }
-        Kind::MaxLength { limit } => describe_count("must have at most", *limit, "character", count_elements(instance)),
-        Kind::MinItems { limit } => describe_count("must have at least", *limit, "item", count_elements(instance)),
-        Kind::MaxItems { limit } => describe_count("must have at most", *limit, "item", count_elements(instance)),
-        Kind::AdditionalItems { limit } => {
-            describe_count("must have at most", *limit as u64, "item", count_elements(instance))
-        }
-        Kind::MinProperties { limit } => {
-            describe_count("must have at least", *limit, "property", count_elements(instance))
-        }
-        Kind::MaxProperties { limit } => {
-            describe_count("must have at most", *limit, "property", count_elements(instance))
-        }
-        Kind::Pattern { pattern } => {
-            format!("must match the pattern {}, got {}", quote::text(pattern), quote::value(instance))
-        }
-        Kind::Format { format } => format!("must be a valid {}, got {}", quote::text(format), quote::value(instance)),
-        Kind::UniqueItems => "the items must differ from each other".into(),
-        Kind::Contains => "too few or too many items match the schema in `contains`".into(),
-        Kind::OneOfMultipleValid { .. } => "fits more than one of the allowed forms; exactly one must fit".into(),
-        Kind::FalseSchema => "is not allowed here".into(),
-        Kind::UnevaluatedItems { .. } => "has more items than allowed".into(),
-        Kind::Not { .. } => format!("must not be of this form, got {}", quote::describe(instance)),
-        // Rare kinds use the validator's text, masked so that it does not repeat the whole value.
-        _ => quote::truncate(&error.masked().to_string(), 200),
-    }
+/// Whether the problem of an error names members of its value.
+fn names_members(error: &ValidationError<'_>) -> bool {
+    matches!(
+        error.kind(),
+        Kind::Required { .. }
+            | Kind::AdditionalProperties { .. }
+            | Kind::UnevaluatedProperties { .. }
+            | Kind::PropertyNames { .. }
+    )
 }
 
-fn describe_count(requirement: &str, limit: u64, unit: &str, actual: usize) -> String {
-    let units = match (unit, limit) {
-        (unit, 1) => unit.to_owned(),
-        ("property", _) => "properties".to_owned(),
-        (unit, _) => format!("{unit}s"),
+/// What an error expected, and what it found, if that needs neither the surrounding schema nor other errors.
+fn describe_error(error: &ValidationError<'_>) -> (String, Option<String>) {
+    let instance = error.instance();
+    let value = |expected: String| (expected, Some(quote::value(instance)));
+    let described = |expected: String| (expected, Some(quote::describe(instance)));
+    let counted = |requirement: &str, limit: u64, unit: &str| {
+        let units = match (unit, limit) {
+            (unit, 1) => unit.to_owned(),
+            ("property", _) => "properties".to_owned(),
+            (unit, _) => format!("{unit}s"),
+        };
+        (format!("{requirement} {limit} {units}"), Some(count_elements(instance).to_string()))
     };
-    format!("{requirement} {limit} {units}, got {actual}")
+    match error.kind() {
+        Kind::Type { kind } => described(format!("expected {}", type_names(kind))),
+        Kind::Minimum { limit } => value(format!("must be at least {limit}")),
+        Kind::Maximum { limit } => value(format!("must be at most {limit}")),
+        Kind::ExclusiveMinimum { limit } => value(format!("must be more than {limit}")),
+        Kind::ExclusiveMaximum { limit } => value(format!("must be less than {limit}")),
+        Kind::MultipleOf { multiple_of } => value(format!("must be a multiple of {multiple_of}")),
+        Kind::MinLength { limit } => counted("must have at least", *limit, "character"),
+        Kind::MaxLength { limit } => counted("must have at most", *limit, "character"),
+        Kind::MinItems { limit } => counted("must have at least", *limit, "item"),
+        Kind::MaxItems { limit } => counted("must have at most", *limit, "item"),
+        Kind::AdditionalItems { limit } => counted("must have at most", *limit as u64, "item"),
+        Kind::MinProperties { limit } => counted("must have at least", *limit, "property"),
+        Kind::MaxProperties { limit } => counted("must have at most", *limit, "property"),
+        Kind::Pattern { pattern } => value(format!("must match the pattern {}", quote::text(pattern))),
+        Kind::Format { format } => value(format!("must be a valid {}", quote::text(format))),
+        Kind::UniqueItems => ("the items must differ from each other".into(), None),
+        Kind::Contains => ("too few or too many items match the schema in `contains`".into(), None),
+        Kind::OneOfMultipleValid { .. } => {
+            ("fits more than one of the allowed forms; exactly one must fit".into(), None)
+        }
+        Kind::FalseSchema => ("is not allowed here".into(), None),
+        Kind::UnevaluatedItems { .. } => ("has more items than allowed".into(), None),
+        Kind::Not { .. } => described("must not be of this form".into()),
+        // Rare kinds use the validator's text, masked so that it does not repeat the whole value.
+        _ => (quote::truncate(&error.masked().to_string(), 200), None),
+    }
 }
 
 fn count_elements(value: &Value) -> usize {

@@ -95,6 +95,72 @@ async fn secrets_reach_the_tool_and_neither_records_nor_listeners() {
     assert!(published.len() > 8 && !published.join("\n").contains(SECRET), "{published:#?}");
 }
 
+/// An odd number, which only its deserializer knows.
+struct Odd;
+
+impl<'de> Deserialize<'de> for Odd {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Err(serde::de::Error::custom(format!("`{text}` is no odd number")))
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code)]
+enum Pay {
+    Card {
+        #[schemars(with = "String")]
+        card_token: Odd,
+    },
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[allow(dead_code)]
+struct Refused {
+    #[schemars(with = "String")]
+    api_key: Odd,
+}
+
+#[tokio::test]
+async fn a_secret_that_fails_validation_is_quoted_to_nobody() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "api_key": {"type": "string", "pattern": "^key-"}, "pin_token": {"type": "integer", "minimum": 1000},
+            "password": {"enum": ["hunter1"]}, "secret": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "my_token": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+            "city": {"type": "string"},
+        },
+    });
+    let pay = dynamic("pay", schema, |_: Value, _: CallContext| async { Ok::<_, ToolError>(json!(null)) });
+    let typed = tool("typed", async |_: Refused| Ok::<_, ToolError>(()));
+    let untagged = tool("untagged", async |_: Pay| Ok::<_, ToolError>(()));
+    let hub = ToolHub::builder().tools([pay, typed, untagged]).build().await.unwrap();
+    let mut events = EventRecorder::new(&hub);
+    for (tool, arguments, expected) in [
+        ("pay", json!({"api_key": SECRET}), "api_key: must match the pattern ^key-"),
+        ("pay", json!({"api_key": [SECRET]}), "api_key: expected a string"),
+        ("pay", json!({"pin_token": 27}), "pin_token: must be at least 1000"),
+        ("pay", json!({"password": SECRET}), "password: must be \"hunter1\""),
+        ("pay", json!({"secret": {SECRET: SECRET}}), "secret: does not fit its schema"),
+        ("pay", json!({"my_token": SECRET}), "my_token: expected integer or boolean"),
+        ("typed", json!({"api_key": SECRET}), "api_key: is refused by the tool"),
+        ("untagged", json!({"card_token": SECRET}), "arguments"),
+    ] {
+        let refused = hub.call(tool, arguments).await;
+        refused.assert_error(ErrorKind::ArgumentsInvalid);
+        let error = refused.error.clone().unwrap();
+        let text = format!("{error:?} {}", refused.model_text());
+        assert!(error.model.contains(expected), "{text}");
+        assert!(!text.contains(SECRET) && !text.contains("27"), "{text}");
+    }
+    let open = hub.call("pay", json!({"city": 7, "api_key": "key-1"})).await;
+    assert!(open.model_text().contains("city: expected a string, got the number 7"), "{open:?}");
+    let published: Vec<String> = events.events().iter().map(|event| serde_json::to_string(&**event).unwrap()).collect();
+    assert!(!published.join("\n").contains(SECRET), "{published:#?}");
+}
+
 #[tokio::test]
 async fn a_secret_that_a_person_was_not_shown_and_left_alone_is_the_callers_own() {
     let (ask, script) = scripted("ask", []);
