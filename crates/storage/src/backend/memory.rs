@@ -18,7 +18,7 @@ use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -28,6 +28,7 @@ use smol_str::SmolStr;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use self::{
+    id_index::{IdIndex, IndexEntry},
     packed_row::RowId,
     pages::{ScanWindow, TopRows},
     partition_key::PartitionKey,
@@ -39,12 +40,16 @@ use super::{
 use toolhub_types::timestamp::Timestamp;
 
 const SHARDS: usize = 64;
+/// How many entries of the index are read under its lock.
+const INDEX_STEP: usize = 256;
 /// How many changes of a table a watcher may lag before it receives `WatchEvent::Lagged`.
 const WATCH_BACKLOG: usize = 1024;
 
 /// A backend that keeps everything in memory.
 pub struct Memory {
     shards: Vec<Mutex<Shard>>,
+    /// Locked after a shard, never before one.
+    ids: Arc<IdIndex>,
     hasher: RandomState,
     /// The shard where the last sweep stopped.
     next_sweep_shard: AtomicUsize,
@@ -74,9 +79,11 @@ impl Memory {
     #[must_use]
     pub fn with_max_bytes(bytes: u64) -> Self {
         let hasher = RandomState::new();
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(hasher.clone()))).collect();
+        let ids = Arc::new(IdIndex::new());
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(hasher.clone(), ids.clone()))).collect();
         Self {
             shards,
+            ids,
             hasher,
             next_sweep_shard: AtomicUsize::new(0),
             size_limit: SizeLimit::new(bytes),
@@ -171,25 +178,72 @@ impl Memory {
                     pages::page_of_partition(partition_rows, only, scan, &window, now)
                 })
             }
-            Scope::Tenant(only) => self.scan_shards(scan, &window, &PartitionKey::tenant_prefix(only), now),
-            Scope::All => self.scan_shards(scan, &window, b"", now),
+            Scope::Tenant(only) => self.scan_partitions(scan, window, &PartitionKey::tenant_prefix(only), now),
+            Scope::All => self.scan_partitions(scan, window, b"", now),
         };
         Page::cut(rows, scan)
     }
 
-    /// The first rows after the cursor, of every partition whose key has this prefix.
-    fn scan_shards(
+    /// The first rows after the cursor, of every partition whose key has this prefix, and one more if there are more.
+    fn scan_partitions(
         &self,
         scan: &Scan,
-        window: &ScanWindow<'_>,
+        window: ScanWindow<'_>,
         key_prefix: &[u8],
         now: Timestamp,
     ) -> Vec<(RowKey, Row)> {
+        if IdIndex::has_table(scan.table) {
+            return self.scan_index(scan, window, key_prefix, now);
+        }
         let mut top = TopRows::new(scan);
         for at in 0..SHARDS {
-            top.offer_shard(&self.shard(at), (scan.table, key_prefix), window, now);
+            let shard = self.shard(at);
+            let matching =
+                shard.partitions_with(scan.table).filter(|partition_rows| partition_rows.key().starts_with(key_prefix));
+            matching.for_each(|partition_rows| top.offer(partition_rows, &window, now));
         }
         top.into_rows(scan.table)
+    }
+
+    /// Reads entries of the index until the page is full.
+    fn scan_index(
+        &self,
+        scan: &Scan,
+        mut window: ScanWindow<'_>,
+        key_prefix: &[u8],
+        now: Timestamp,
+    ) -> Vec<(RowKey, Row)> {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        loop {
+            let mut entries = self.ids.read(scan.table, &window, INDEX_STEP.min(scan.limit.saturating_add(1)));
+            for entry in entries.iter().filter(|entry| entry.partition_key().starts_with(key_prefix)) {
+                let Some(found) = self.indexed_row(scan.table, entry, &window, now) else { continue };
+                let is_after_page = rows.len() >= scan.limit || bytes >= scan.max_bytes;
+                bytes += found.1.value.len();
+                rows.push(found);
+                if is_after_page {
+                    return rows;
+                }
+            }
+            let Some(last) = entries.pop() else { return rows };
+            window.continue_after(last);
+        }
+    }
+
+    /// The row of an entry, if the scan finds it.
+    fn indexed_row(
+        &self,
+        table: Table,
+        entry: &IndexEntry,
+        window: &ScanWindow<'_>,
+        now: Timestamp,
+    ) -> Option<(RowKey, Row)> {
+        let id = str::from_utf8(entry.id()).ok()?;
+        let hash = self.hash(entry.partition_key());
+        let shard = self.shard_of(hash);
+        let packed = shard.get(shard.find(hash, entry.partition_key()), RowId { table, id })?;
+        let partition = || partition_key::parse_partition(entry.partition_key());
+        window.matches(packed, now).then(|| (RowKey { partition: partition(), table, id: id.into() }, packed.row()))
     }
 
     /// Begins at the shard where the last sweep stopped. Costs almost nothing while nothing can have expired.

@@ -1,18 +1,17 @@
 //! Scans of the in-memory backend: the window of a scan, and a top-k merge over many partitions.
 //!
-//! In: a scan and the partitions' rows. Out: a page. A scan over many partitions keeps only the rows that may still be on the
-//! page, however many it visits; the others are not copied. Where a table has an index of ids, it visits little more than those.
+//! In: a scan and the partitions' rows. Out: a page. A scan over many partitions without an index keeps only the rows that may still
+//! be on the page, however many it visits; the others are not copied.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::{cmp::Ordering, collections::BinaryHeap, ops::Bound};
 
 use smol_str::SmolStr;
 
 use super::{
-    id_index::IdIndex,
+    id_index::IndexEntry,
     packed_row::PackedRow,
     partition_key::{PartitionKey, parse_partition},
     partition_rows::PartitionRows,
-    shard::Shard,
 };
 use crate::backend::{Cursor, Partition, Row, RowKey, Scan, Table, Terms};
 use toolhub_types::timestamp::Timestamp;
@@ -24,13 +23,14 @@ pub(super) struct ScanWindow<'a> {
     terms: &'a [SmolStr],
     descending: bool,
     /// The id and the partition key of the last row of the previous page.
-    after: Option<(&'a [u8], PartitionKey)>,
+    after: Option<IndexEntry>,
 }
 
 impl<'a> ScanWindow<'a> {
     pub(super) fn new(scan: &'a Scan) -> Self {
         let last = scan.after.as_ref();
-        let after = last.map(|Cursor(key)| (key.id.as_bytes(), PartitionKey::new(&key.partition)));
+        let after =
+            last.map(|Cursor(key)| IndexEntry::new(key.id.as_bytes(), PartitionKey::new(&key.partition).as_bytes()));
         Self {
             table: scan.table as u8,
             prefix: scan.prefix.as_bytes(),
@@ -40,8 +40,30 @@ impl<'a> ScanWindow<'a> {
         }
     }
 
+    pub(super) fn is_descending(&self) -> bool {
+        self.descending
+    }
+
+    /// Moves the beginning of the window after this entry.
+    pub(super) fn continue_after(&mut self, last: IndexEntry) {
+        self.after = Some(last);
+    }
+
+    /// The first and the last entry of an index that can be in the window.
+    pub(super) fn entry_bounds(&self) -> (Bound<IndexEntry>, Bound<IndexEntry>) {
+        let first = IndexEntry::new(self.prefix, b"");
+        // Above every UTF-8 text that begins with the prefix.
+        let end = IndexEntry::new(&[self.prefix, &[0xff]].concat(), b"");
+        match self.after.clone() {
+            None => (Bound::Included(first), Bound::Excluded(end)),
+            Some(after) if self.descending => (Bound::Included(first), Bound::Excluded(end.min(after))),
+            Some(after) if after < first => (Bound::Included(first), Bound::Excluded(end)),
+            Some(after) => (Bound::Excluded(after), Bound::Excluded(end)),
+        }
+    }
+
     /// Whether a row of the key range is found: it has not expired and has the terms.
-    fn matches(&self, packed: &PackedRow, now: Timestamp) -> bool {
+    pub(super) fn matches(&self, packed: &PackedRow, now: Timestamp) -> bool {
         !packed.is_expired(now) && (self.terms.is_empty() || Terms::text_has_all(packed.terms(), self.terms))
     }
 
@@ -60,23 +82,9 @@ impl<'a> ScanWindow<'a> {
         within && (!self.descending || self.cmp_cursor(sort_key, partition_key).is_none_or(Ordering::is_lt))
     }
 
-    /// No id of the window is below this.
-    fn min_id(&self) -> &[u8] {
-        let after = self.after.as_ref().filter(|_| !self.descending);
-        after.map_or(self.prefix, |(last_id, _)| self.prefix.max(last_id))
-    }
-
-    /// No id of the window is above this.
-    fn max_id(&self) -> Vec<u8> {
-        // Above every UTF-8 text that begins with the prefix.
-        let end = [self.prefix, &[0xff]].concat();
-        let after = self.after.as_ref().filter(|_| self.descending);
-        after.map_or(end.clone(), |(last_id, _)| end.min(last_id.to_vec()))
-    }
-
     fn cmp_cursor(&self, (table, id): (u8, &[u8]), partition_key: &[u8]) -> Option<Ordering> {
-        let (last_id, last_partition) = self.after.as_ref()?;
-        Some((table, id, partition_key).cmp(&(self.table, last_id, last_partition.as_bytes())))
+        let last = self.after.as_ref()?;
+        Some((table, id, partition_key).cmp(&(self.table, last.id(), last.partition_key())))
     }
 }
 
@@ -109,51 +117,8 @@ impl TopRows {
         Self { rows: BinaryHeap::new(), limit: scan.limit.saturating_add(1), descending: scan.descending }
     }
 
-    /// Takes those rows of a shard that are among the first, of the partitions whose keys have a prefix.
-    pub(super) fn offer_shard(
-        &mut self,
-        shard: &Shard,
-        (table, key_prefix): (Table, &[u8]),
-        window: &ScanWindow<'_>,
-        now: Timestamp,
-    ) {
-        if !IdIndex::has_table(table) {
-            let matching = shard.partitions_with(table).filter(|rows| rows.key().starts_with(key_prefix));
-            matching.for_each(|partition_rows| self.offer(partition_rows, window, now));
-        } else if self.descending {
-            self.offer_indexed(shard.rows_descending(table, &window.max_id()), key_prefix, window, now);
-        } else {
-            self.offer_indexed(shard.rows_ascending(table, window.min_id()), key_prefix, window, now);
-        }
-    }
-
-    /// Takes those rows that are among the first. They come in the order of their ids, not of their partitions.
-    fn offer_indexed<'a>(
-        &mut self,
-        rows: impl Iterator<Item = (&'a PartitionRows, &'a PackedRow)>,
-        key_prefix: &[u8],
-        window: &ScanWindow<'_>,
-        now: Timestamp,
-    ) {
-        for (partition_rows, packed) in rows {
-            let (partition_key, id) = (partition_rows.key(), packed.sort_key().1);
-            let is_beyond = |last: &Candidate| last.cmp_id(id).is_lt();
-            if !id.starts_with(window.prefix) || (self.is_full() && self.rows.peek().is_some_and(is_beyond)) {
-                return;
-            }
-            let in_window = !window.is_before(packed, partition_key) && window.is_not_after(packed, partition_key);
-            if in_window && partition_key.starts_with(key_prefix) {
-                self.take(partition_key, std::iter::once(packed), |packed| window.matches(packed, now));
-            }
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.rows.len() >= self.limit
-    }
-
     /// Takes those rows of a partition that are among the first.
-    fn offer(&mut self, partition_rows: &PartitionRows, window: &ScanWindow<'_>, now: Timestamp) {
+    pub(super) fn offer(&mut self, partition_rows: &PartitionRows, window: &ScanWindow<'_>, now: Timestamp) {
         let (partition_key, rows) = (partition_rows.key(), partition_rows.window(window));
         let matches = |packed: &PackedRow| window.matches(packed, now);
         if self.descending {
@@ -170,7 +135,7 @@ impl TopRows {
         matches: impl Fn(&PackedRow) -> bool,
     ) {
         for packed in packed_rows {
-            let is_full = self.is_full();
+            let is_full = self.rows.len() >= self.limit;
             let sorts_before = |last: &Candidate| last.cmp_row(packed.sort_key().1, partition_key).is_gt();
             // The remaining rows of this partition sort even later.
             if is_full && !self.rows.peek().is_some_and(sorts_before) {
@@ -206,11 +171,6 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn cmp_id(&self, id: &[u8]) -> Ordering {
-        let order = self.id.as_bytes().cmp(id);
-        if self.descending { order.reverse() } else { order }
-    }
-
     fn cmp_row(&self, id: &[u8], partition_key: &[u8]) -> Ordering {
         let order = (self.id.as_bytes(), &*self.partition_key).cmp(&(id, partition_key));
         if self.descending { order.reverse() } else { order }

@@ -118,25 +118,25 @@ impl PartitionRows {
         }
     }
 
-    /// Removes at most `limit` expired rows and reports them to `on_removed`. If more are left, `next_expiry` stays in
+    /// Removes at most `limit` expired rows and reports them to `on_removed`, with the partition key. If more are left, `next_expiry` stays in
     /// the past.
-    pub(super) fn sweep(&mut self, limit: usize, now: Timestamp, mut on_removed: impl FnMut(&PackedRow)) {
+    pub(super) fn sweep(&mut self, limit: usize, now: Timestamp, mut on_removed: impl FnMut(&[u8], &PackedRow)) {
         if self.next_expiry() > now {
             return;
         }
-        let set = self.promote();
+        let RowSet { key, rows, next_expiry: set_expiry, .. } = self.promote();
         let (mut remaining, mut next_expiry) = (limit, NEVER);
-        set.rows.retain(|packed| {
+        rows.retain(|packed| {
             let Some(expires) = packed.expires() else { return true };
             if expires <= now && remaining > 0 {
                 remaining -= 1;
-                on_removed(packed);
+                on_removed(key, packed);
                 return false;
             }
             next_expiry = next_expiry.min(expires);
             true
         });
-        set.next_expiry = next_expiry;
+        *set_expiry = next_expiry;
     }
 
     /// The rows in the window of a scan, ordered by id.

@@ -4,7 +4,10 @@
 //! through a hash table of `u32` indices: a hash table of the partitions themselves would be half empty and could not be
 //! walked in steps.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
 
 use hashbrown::HashTable;
 
@@ -26,7 +29,8 @@ pub(super) struct Shard {
     /// Maps a partition key to its index in `partitions`.
     index: HashTable<u32>,
     partitions: ChunkedVec<PartitionRows>,
-    ids: IdIndex,
+    /// The same index in all shards of a store.
+    ids: Arc<IdIndex>,
     /// Rows per table in this shard, so that a scan can skip a shard without rows of its table.
     counts: [usize; Table::ALL.len()],
     /// Approximate memory of the trimmable rows in this shard.
@@ -46,13 +50,13 @@ struct SweepPass {
 }
 
 impl Shard {
-    pub(super) fn new(hasher: RandomState) -> Self {
+    pub(super) fn new(hasher: RandomState, ids: Arc<IdIndex>) -> Self {
         let counts = Table::ALL.map(|_| 0);
         Self {
             hasher,
             index: HashTable::new(),
             partitions: ChunkedVec::default(),
-            ids: IdIndex::new(),
+            ids,
             counts,
             trimmable_bytes: 0,
             next_expiry: NEVER,
@@ -77,32 +81,6 @@ impl Shard {
     /// The partitions that may hold rows of a table: all or none.
     pub(super) fn partitions_with(&self, table: Table) -> impl Iterator<Item = &PartitionRows> {
         self.partitions.iter().take(if self.counts[table as usize] > 0 { usize::MAX } else { 0 })
-    }
-
-    /// The rows of an indexed table whose ids are not below `from`, ascending.
-    pub(super) fn rows_ascending(
-        &self,
-        table: Table,
-        from: &[u8],
-    ) -> impl Iterator<Item = (&PartitionRows, &PackedRow)> {
-        self.ids.ascending(table, from).filter_map(move |(id, hash)| self.indexed_row(table, id, hash))
-    }
-
-    /// The rows of an indexed table whose ids are not above `to`, descending.
-    pub(super) fn rows_descending(
-        &self,
-        table: Table,
-        to: &[u8],
-    ) -> impl Iterator<Item = (&PartitionRows, &PackedRow)> {
-        self.ids.descending(table, to).filter_map(move |(id, hash)| self.indexed_row(table, id, hash))
-    }
-
-    /// The row of an index entry.
-    fn indexed_row(&self, table: Table, id: &[u8], hash: u64) -> Option<(&PartitionRows, &PackedRow)> {
-        let row_id = RowId { table, id: str::from_utf8(id).ok()? };
-        let found = |at: &u32| self.partitions[*at as usize].get(row_id);
-        let at = self.index.find(hash, |at| found(at).is_some())?;
-        Some((&self.partitions[*at as usize], found(at)?))
     }
 
     /// Checks the precondition of a write.
@@ -186,7 +164,7 @@ impl Shard {
                 if let Some(removed) = at.and_then(|at| self.partitions[at].remove(row_id)) {
                     self.counts[row_id.table as usize] -= 1;
                     self.trimmable_bytes -= removed.trimmable_bytes();
-                    self.ids.remove(row_id.table, row_id.id.as_bytes(), self.hasher.hash_one(partition_key));
+                    self.ids.remove(row_id.table, row_id.id.as_bytes(), partition_key);
                 }
             }
             (Action::Keep | Action::Put { .. } | Action::Touch, _) => {}
@@ -225,7 +203,7 @@ impl Shard {
         self.trimmable_bytes = self.trimmable_bytes + after - before;
         if is_new {
             self.counts[row_id.table as usize] += 1;
-            self.ids.insert(row_id.table, row_id.id.as_bytes(), self.hasher.hash_one(partition_key));
+            self.ids.insert(row_id.table, row_id.id.as_bytes(), partition_key);
         }
     }
 
@@ -270,11 +248,10 @@ impl Shard {
         for _ in 0..SWEEP_STEP {
             let Some(at) = pass.at.checked_sub(1).filter(|_| swept < limit) else { break };
             let (partition, counts, bytes) = (&mut self.partitions[at], &mut self.counts, &mut self.trimmable_bytes);
-            let hash = self.hasher.hash_one(partition.key());
-            partition.sweep(limit - swept, now, |removed| {
+            partition.sweep(limit - swept, now, |partition_key, removed| {
                 counts[removed.table() as usize] -= 1;
                 *bytes -= removed.trimmable_bytes();
-                self.ids.remove(removed.table(), removed.sort_key().1, hash);
+                self.ids.remove(removed.table(), removed.sort_key().1, partition_key);
                 swept += 1;
             });
             let next_expiry = partition.next_expiry();
@@ -303,7 +280,7 @@ mod tests {
 
     /// Four sweep steps of partitions, each with one row of the given expiry.
     fn shard(expires: impl Fn(usize) -> Option<i64>) -> Shard {
-        let mut shard = Shard::new(RandomState::new());
+        let mut shard = Shard::new(RandomState::new(), Arc::new(IdIndex::new()));
         for number in 0..4 * SWEEP_STEP {
             let expires = expires(number).map(Timestamp::from_millis);
             let change = Change::Put { value: [].into(), schema: 1, expires };
