@@ -8,7 +8,7 @@ mod error;
 mod grant;
 mod grant_store;
 mod lookup;
-mod metrics;
+mod pending;
 mod record;
 mod waiters;
 
@@ -22,7 +22,7 @@ use smol_str::SmolStr;
 pub use error::ApprovalError;
 pub use grant::{Grant, GrantScope};
 use grant_store::grant_write;
-use metrics::PendingApprovals;
+use pending::PendingApprovals;
 pub use record::{Answer, Approval};
 pub(crate) use record::{ToolVersion, binding, current_binding, partition};
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
@@ -41,6 +41,7 @@ use toolhub_types::{
     event_kind::EventKind,
     ids::{ApprovalId, CallId, Tenant, ThreadId},
     json::CompactJson,
+    timestamp::Timestamp,
 };
 
 /// The layout version of these records.
@@ -102,32 +103,11 @@ impl Approvals {
         approval: Approval<CompactJson>,
     ) -> Result<StoredApproval, StoreError> {
         let now = self.clock.now();
-        // An approval may be granted at the last moment, and can then be used for the same time again.
-        let last_use = approval.expires_at + approval.expires_at.since(approval.asked_at);
-        let row_version = loop {
-            let (found, list) = self.load_by_binding(&partition, &approval.binding).await?;
-            let mut ids: Vec<ApprovalId> = found.iter().rev().map(|stored| stored.approval.id).collect();
-            ids.push(approval.id);
-            let id = list_row_id(&approval.binding);
-            let value = encode(Table::Approvals, &id, &ids)?;
-            let list_write = Write {
-                table: Table::Approvals,
-                id,
-                expect: list.map_or(Expect::Absent, Expect::Same),
-                change: Change::Put { value, schema: LAYOUT, expires: Some(last_use + self.retention) },
-                durability: Durability::PowerSafe,
-            };
-            let batch = Batch::new(partition.clone()).with(self.write(&approval, Expect::Absent)?).with(list_write);
-            let stamp = batch.stamp;
-            match self.store.commit(batch, now).await {
-                // Take the version from the store: in a restored store it need not be 1.
-                Ok(versions) => break RowVersion { number: versions.first().copied().unwrap_or_default(), stamp },
-                // An identical call asked concurrently; retry, so that the list has both.
-                Err(StoreError::Conflict { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        };
-        self.pending.insert(&approval, row_version, now);
+        self.pending.insert(&partition.tenant, &approval, now);
+        let row_version = self.store_request(&partition, &approval, now).await.inspect_err(|_| {
+            self.pending.remove(approval.id);
+        })?;
+        self.pending.set_stored(approval.id, row_version);
         self.log_requested(&approval);
         let event = EventKind::ApprovalRequested {
             approval_id: approval.id,
@@ -140,6 +120,39 @@ impl Approvals {
         };
         self.events.emit_for_tenant(now, &partition.tenant, approval.thread.as_ref(), event);
         Ok(StoredApproval { approval, partition, row_version })
+    }
+
+    async fn store_request(
+        &self,
+        partition: &Partition,
+        approval: &Approval<CompactJson>,
+        now: Timestamp,
+    ) -> Result<RowVersion, StoreError> {
+        // An approval may be granted at the last moment, and can then be used for the same time again.
+        let last_use = approval.expires_at + approval.expires_at.since(approval.asked_at);
+        loop {
+            let (found, list) = self.load_by_binding(partition, &approval.binding).await?;
+            let mut ids: Vec<ApprovalId> = found.iter().rev().map(|stored| stored.approval.id).collect();
+            ids.push(approval.id);
+            let id = list_row_id(&approval.binding);
+            let value = encode(Table::Approvals, &id, &ids)?;
+            let list_write = Write {
+                table: Table::Approvals,
+                id,
+                expect: list.map_or(Expect::Absent, Expect::Same),
+                change: Change::Put { value, schema: LAYOUT, expires: Some(last_use + self.retention) },
+                durability: Durability::PowerSafe,
+            };
+            let batch = Batch::new(partition.clone()).with(self.write(approval, Expect::Absent)?).with(list_write);
+            let stamp = batch.stamp;
+            match self.store.commit(batch, now).await {
+                // Take the version from the store: in a restored store it need not be 1.
+                Ok(versions) => return Ok(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp }),
+                // An identical call asked concurrently; retry, so that the list has both.
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Closes an unanswered approval, because it timed out or its caller gave up. A concurrent answer takes precedence.

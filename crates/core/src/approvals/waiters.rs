@@ -13,45 +13,17 @@ use tokio::sync::Notify;
 
 use super::{ApprovalState, Approvals, StoredApproval, decode_approval, row_key, timed_out};
 use toolhub_storage::{backend::StoreError, clock};
-use toolhub_types::ids::{ApprovalId, Tenant};
+use toolhub_types::ids::ApprovalId;
 
 /// Retry interval while the store is unavailable.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The waiting calls of this node.
+/// The waiting calls of this node: a notifier for each approval.
 #[derive(Default)]
-pub(super) struct ApprovalWaiters(Mutex<WaiterMap>);
-
-#[derive(Default)]
-struct WaiterMap {
-    /// Notifiers and tenants, by approval.
-    by_id: HashMap<ApprovalId, (Arc<Notify>, Tenant)>,
-    /// The number of approvals that calls of each tenant wait for.
-    by_tenant: HashMap<Tenant, usize>,
-}
-
-impl WaiterMap {
-    /// Adds a waiter for an approval.
-    fn insert(&mut self, tenant: &Tenant, id: ApprovalId) -> Arc<Notify> {
-        let notify = Arc::<Notify>::default();
-        if self.by_id.insert(id, (notify.clone(), tenant.clone())).is_none() {
-            *self.by_tenant.entry(tenant.clone()).or_default() += 1;
-        }
-        notify
-    }
-
-    fn remove(&mut self, id: ApprovalId) {
-        let Some((_, tenant)) = self.by_id.remove(&id) else { return };
-        let hash_map::Entry::Occupied(mut count) = self.by_tenant.entry(tenant) else { return };
-        *count.get_mut() -= 1;
-        if *count.get() == 0 {
-            count.remove();
-        }
-    }
-}
+pub(super) struct ApprovalWaiters(Mutex<HashMap<ApprovalId, Arc<Notify>>>);
 
 impl ApprovalWaiters {
-    fn lock(&self) -> MutexGuard<'_, WaiterMap> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ApprovalId, Arc<Notify>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -59,7 +31,7 @@ impl ApprovalWaiters {
 impl Approvals {
     /// Waits until the approval is answered or times out; returns it in its final state.
     pub(crate) async fn wait_answered(&self, pending: StoredApproval) -> Result<StoredApproval, StoreError> {
-        let waiter = WaiterGuard::register(self, &pending.partition.tenant, pending.approval.id);
+        let waiter = WaiterGuard::register(self, pending.approval.id);
         let key = row_key(&pending);
         let mut deadline = None;
         loop {
@@ -97,36 +69,31 @@ impl Approvals {
     }
 
     /// Registers as the waiter for an approval; `None` if a call of this node waits for it already.
-    pub(crate) fn try_register_waiter(&self, tenant: &Tenant, id: ApprovalId) -> Option<WaiterGuard<'_>> {
-        let mut waiters = self.waiters.lock();
-        if waiters.by_id.contains_key(&id) {
-            return None;
+    pub(crate) fn try_register_waiter(&self, id: ApprovalId) -> Option<WaiterGuard<'_>> {
+        match self.waiters.lock().entry(id) {
+            hash_map::Entry::Occupied(_) => None,
+            hash_map::Entry::Vacant(vacant) => {
+                let notify = vacant.insert(Arc::default()).clone();
+                Some(WaiterGuard { approvals: self, id, notify })
+            }
         }
-        let notify = waiters.insert(tenant, id);
-        Some(WaiterGuard { approvals: self, id, notify })
     }
 
     /// Whether a call of this node waits for an approval.
     pub(crate) fn has_waiter(&self, id: ApprovalId) -> bool {
-        self.waiters.lock().by_id.contains_key(&id)
-    }
-
-    /// The number of approvals that calls of this node wait for: of all tenants, and of this one.
-    pub(crate) fn waiter_counts(&self, tenant: &Tenant) -> (usize, usize) {
-        let waiters = self.waiters.lock();
-        (waiters.by_id.len(), waiters.by_tenant.get(tenant).copied().unwrap_or_default())
+        self.waiters.lock().contains_key(&id)
     }
 
     /// Wakes the calls that wait for an approval, because its row changed on this node or another.
     pub(crate) fn wake_waiters(&self, id: ApprovalId) {
-        if let Some((notify, _)) = self.waiters.lock().by_id.get(&id) {
+        if let Some(notify) = self.waiters.lock().get(&id) {
             notify.notify_waiters();
         }
     }
 
     /// Wakes all waiting calls, because change events were missed.
     pub(crate) fn wake_all_waiters(&self) {
-        self.waiters.lock().by_id.values().for_each(|(notify, _)| notify.notify_waiters());
+        self.waiters.lock().values().for_each(|notify| notify.notify_waiters());
     }
 }
 
@@ -138,10 +105,8 @@ pub(crate) struct WaiterGuard<'a> {
 }
 
 impl<'a> WaiterGuard<'a> {
-    fn register(approvals: &'a Approvals, tenant: &Tenant, id: ApprovalId) -> Self {
-        let mut waiters = approvals.waiters.lock();
-        let found = waiters.by_id.get(&id).map(|(notify, _)| notify.clone());
-        let notify = found.unwrap_or_else(|| waiters.insert(tenant, id));
+    fn register(approvals: &'a Approvals, id: ApprovalId) -> Self {
+        let notify = approvals.waiters.lock().entry(id).or_default().clone();
         Self { approvals, id, notify }
     }
 }
@@ -150,8 +115,8 @@ impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         let mut waiters = self.approvals.waiters.lock();
         // Two calls with one idempotency key may wait for the same approval; the last one removes the entry.
-        if waiters.by_id.get(&self.id).is_some_and(|(notify, _)| Arc::strong_count(notify) <= 2) {
-            waiters.remove(self.id);
+        if waiters.get(&self.id).is_some_and(|notify| Arc::strong_count(notify) <= 2) {
+            waiters.remove(&self.id);
         }
     }
 }

@@ -402,6 +402,26 @@ async fn a_tenant_that_fills_a_queue_or_the_approvals_leaves_others_their_share(
 }
 
 #[tokio::test(start_paused = true)]
+async fn pending_approvals_of_calls_that_do_not_wait_are_bounded_until_they_expire() {
+    let hub = builder().tool(scripted("ask", []).0.confirm().approval_timeout(MINUTE));
+    let hub = hub.max_queued(20).build().await.unwrap();
+    let tenant = |name: &str| Tenant::new(name).unwrap();
+    let call = async |name: &str, n: usize| hub.call("ask", json!({"n": n})).tenant(tenant(name)).no_wait().await;
+    for _ in 0..2 {
+        for n in 0..20 {
+            call("greedy", n).await.assert_error(ErrorKind::ApprovalRequired);
+        }
+        call("greedy", 0).await.assert_error(ErrorKind::ApprovalRequired);
+        let refused = call("greedy", 20).await;
+        refused.assert_effect(Effect::None).assert_error(ErrorKind::Overloaded);
+        assert!(refused.error.unwrap().operator.contains("pending approvals"));
+        call("other", 1).await.assert_error(ErrorKind::ApprovalRequired);
+        call("other", 2).await.assert_error(ErrorKind::Overloaded);
+        tokio::time::sleep(MINUTE).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_a_person_holds_no_slot() {
     let (tool, script) = scripted("it", []);
     let hub = builder().tool(tool.max_concurrency(1)).max_concurrency(1).rule(Rule::ask("it").when("/big", "true"));

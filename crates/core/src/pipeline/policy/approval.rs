@@ -51,11 +51,10 @@ pub(super) async fn ask_for_approval(
     let mut joined = loop {
         let now = engine.services.clock.now();
         let earlier: Vec<_> = found.iter().map(|stored| earlier_approval(engine, &envelope, stored, now)).collect();
-        let (total, of_tenant) = approvals.waiter_counts(&tenant);
         let asking = AskingCall {
             waits,
             resumes: envelope.pending_approval().is_some(),
-            waiters_full: engine.scheduler.is_full(total, of_tenant),
+            approvals_full: approvals.is_full(&tenant, |total, of_tenant| engine.scheduler.is_full(total, of_tenant)),
         };
         match choice::choose(&earlier, asking) {
             Choice::Use(stored) => return allow_with_approval(envelope, stored.clone()),
@@ -63,7 +62,7 @@ pub(super) async fn ask_for_approval(
             Choice::Join(stored) => break Some((stored.clone(), None)),
             Choice::Adopt(stored) => {
                 // If another call has registered first, choose again.
-                if let Some(waiter) = approvals.try_register_waiter(&tenant, stored.approval.id) {
+                if let Some(waiter) = approvals.try_register_waiter(stored.approval.id) {
                     break Some((stored.clone(), Some(waiter)));
                 }
             }
@@ -91,7 +90,7 @@ pub(super) async fn ask_for_approval(
             None => {
                 let approval = new_approval(engine, &envelope, &requirement, &binding);
                 // Registered before the request is stored, so that an identical call cannot adopt it.
-                let waiter = approvals.try_register_waiter(&tenant, approval.id).filter(|_| waits);
+                let waiter = approvals.try_register_waiter(approval.id).filter(|_| waits);
                 // Preopened before the request is stored, so that an answer always finds the call.
                 if outlives {
                     envelope = open::preopen_for_approval(engine, envelope, approval.id).await?;

@@ -44,8 +44,8 @@ pub(super) struct AskingCall {
     pub(super) waits: bool,
     /// It resumes after a restart; it was admitted before.
     pub(super) resumes: bool,
-    /// The maximum number of calls that wait for approval is reached.
-    pub(super) waiters_full: bool,
+    /// The maximum number of pending approvals is reached.
+    pub(super) approvals_full: bool,
 }
 
 /// What a call does.
@@ -70,8 +70,8 @@ pub(super) enum Choice<T> {
 pub(super) enum Bound {
     /// Too many identical calls await approval.
     IdenticalCalls,
-    /// Too many calls wait for approval.
-    Waiters,
+    /// Too many approvals are pending.
+    Pending,
 }
 
 /// Chooses for one call.
@@ -97,8 +97,8 @@ pub(super) fn choose<T: Copy>(earlier: &[EarlierApproval<T>], call: AskingCall) 
     }
     let new = if earlier.len() >= MAX_IDENTICAL_PENDING {
         Choice::Refuse(Bound::IdenticalCalls)
-    } else if call.waits && !call.resumes && call.waiters_full {
-        Choice::Refuse(Bound::Waiters)
+    } else if !call.resumes && call.approvals_full {
+        Choice::Refuse(Bound::Pending)
     } else {
         Choice::Ask
     };
@@ -126,7 +126,7 @@ mod tests {
         EarlierApproval { is_same_call: true, ..earlier(state) }
     }
 
-    const WAITS: AskingCall = AskingCall { waits: true, resumes: false, waiters_full: false };
+    const WAITS: AskingCall = AskingCall { waits: true, resumes: false, approvals_full: false };
     const NO_WAIT: AskingCall = AskingCall { waits: false, ..WAITS };
 
     #[track_caller]
@@ -192,16 +192,16 @@ mod tests {
     fn new_requests_are_bounded_and_joined_ones_are_not() {
         let waited = EarlierApproval { has_waiter: true, ..earlier(Pending) };
         let resumed = AskingCall { resumes: true, ..WAITS };
-        let full = |call| AskingCall { waiters_full: true, ..call };
+        let full = |call| AskingCall { approvals_full: true, ..call };
         let identical = Choice::Refuse(Bound::IdenticalCalls);
         for call in [WAITS, resumed, full(WAITS)] {
             check(&[waited; MAX_IDENTICAL_PENDING], call, identical);
         }
         check(&[waited; MAX_IDENTICAL_PENDING - 1], WAITS, Choice::Ask);
         check(&[earlier(Pending); MAX_IDENTICAL_PENDING], full(WAITS), Choice::Adopt(MAX_IDENTICAL_PENDING - 1));
-        check(&[waited], full(WAITS), Choice::Refuse(Bound::Waiters));
-        // A resumed call was admitted before, and one that does not wait takes no place.
+        check(&[waited], full(WAITS), Choice::Refuse(Bound::Pending));
+        check(&[], full(NO_WAIT), Choice::Refuse(Bound::Pending));
+        // A resumed call was admitted before.
         check(&[waited], full(resumed), Choice::Ask);
-        check(&[], full(NO_WAIT), Choice::Ask);
     }
 }

@@ -25,11 +25,9 @@ pub(super) fn too_many_waiting(envelope: &CallEnvelope, bound: Bound, identical:
             let name = &envelope.tool.definition.name;
             error.operator(format!("{identical} identical calls of `{name}` already await approval"))
         }
-        Bound::Waiters => {
+        Bound::Pending => {
             error.retry_after = Some(RETRY_AFTER);
-            error.operator(
-                "the maximum number of calls awaiting approval is reached, and the share of the tenant is used up",
-            )
+            error.operator("the maximum number of pending approvals is reached, and the share of the tenant is used up")
         }
     }
 }

@@ -1,0 +1,162 @@
+//! Pending approvals: how many there are, of all tenants and of each one, and the time to an answer.
+//!
+//! In: every approval requested and resolved on this node, and at startup the pending ones of the store. Out: counts, for the bound
+//! on new requests and for metrics. Approvals requested later on other nodes are counted there.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{APPROVAL_ID_PREFIX, Approval, ApprovalState, Approvals, LAYOUT, ok_or_log};
+use crate::monitor::ApprovalStats;
+use toolhub_storage::{
+    backend::{RowVersion, Scan, Scope, StoreError, Table, decode},
+    latency::LatencyRecorder,
+};
+use toolhub_types::{
+    ids::{ApprovalId, Tenant},
+    timestamp::Timestamp,
+};
+
+/// Maximum number of pending approvals that are tracked.
+const MAX_TRACKED: usize = 100_000;
+
+/// The row version of an approval that is not stored yet.
+const UNSTORED: u64 = u64::MAX;
+
+/// The pending approvals this node knows of.
+#[derive(Default)]
+pub(super) struct PendingApprovals {
+    entries: Mutex<Entries>,
+    pub(super) wait: LatencyRecorder,
+}
+
+#[derive(Default)]
+struct Entries {
+    by_id: HashMap<ApprovalId, Entry>,
+    by_tenant: HashMap<Tenant, usize>,
+}
+
+struct Entry {
+    tenant: Tenant,
+    expires: Timestamp,
+    row_version: u64,
+}
+
+impl Entries {
+    fn insert(&mut self, id: ApprovalId, entry: Entry, now: Timestamp) {
+        if self.by_id.len() >= MAX_TRACKED {
+            self.remove_expired(now);
+        }
+        if self.by_id.len() < MAX_TRACKED {
+            let tenant = entry.tenant.clone();
+            if self.by_id.insert(id, entry).is_none() {
+                *self.by_tenant.entry(tenant).or_default() += 1;
+            }
+        }
+    }
+
+    fn remove(&mut self, id: ApprovalId) {
+        if let Some(entry) = self.by_id.remove(&id) {
+            uncount(&mut self.by_tenant, &entry.tenant);
+        }
+    }
+
+    fn remove_expired(&mut self, now: Timestamp) {
+        let Self { by_id, by_tenant } = self;
+        by_id.retain(|_, entry| {
+            let is_pending = entry.expires > now;
+            if !is_pending {
+                uncount(by_tenant, &entry.tenant);
+            }
+            is_pending
+        });
+    }
+}
+
+fn uncount(by_tenant: &mut HashMap<Tenant, usize>, tenant: &Tenant) {
+    if let Some(count) = by_tenant.get_mut(tenant) {
+        *count -= 1;
+        if *count == 0 {
+            by_tenant.remove(tenant);
+        }
+    }
+}
+
+impl PendingApprovals {
+    /// Counts an approval that is about to be stored.
+    pub(super) fn insert<A>(&self, tenant: &Tenant, approval: &Approval<A>, now: Timestamp) {
+        let entry = Entry { tenant: tenant.clone(), expires: approval.expires_at, row_version: UNSTORED };
+        self.lock().insert(approval.id, entry, now);
+    }
+
+    /// Records that an approval was stored.
+    pub(super) fn set_stored(&self, id: ApprovalId, row_version: RowVersion) {
+        if let Some(entry) = self.lock().by_id.get_mut(&id) {
+            entry.row_version = row_version.number;
+        }
+    }
+
+    /// Removes an approval that was answered or closed, or could not be stored.
+    pub(super) fn remove(&self, id: ApprovalId) {
+        self.lock().remove(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Approvals {
+    /// The current metrics.
+    pub(crate) fn stats(&self) -> ApprovalStats {
+        let now = self.clock.now();
+        let mut entries = self.pending.lock();
+        entries.remove_expired(now);
+        ApprovalStats { pending: entries.by_id.len(), wait: self.pending.wait.latency() }
+    }
+
+    /// Whether a tenant may request no more approvals; `is_full` decides by the number of pending ones, of all tenants and of this
+    /// one.
+    pub(crate) fn is_full(&self, tenant: &Tenant, is_full: impl Fn(usize, usize) -> bool) -> bool {
+        let mut entries = self.pending.lock();
+        let check = |entries: &Entries| {
+            is_full(entries.by_id.len(), entries.by_tenant.get(tenant).copied().unwrap_or_default())
+        };
+        if !check(&entries) {
+            return false;
+        }
+        entries.remove_expired(self.clock.now());
+        check(&entries)
+    }
+
+    /// Handles a change of an approval's row. A pending approval is written once, so any change resolves it.
+    pub(crate) fn row_changed(&self, id: ApprovalId, version: Option<u64>) {
+        let mut entries = self.pending.lock();
+        if entries.by_id.get(&id).is_some_and(|entry| version.is_none_or(|version| entry.row_version < version)) {
+            entries.remove(id);
+        }
+    }
+
+    /// Loads the pending approvals that were requested before this hub started.
+    pub(crate) async fn load_pending(&self) -> Result<(), StoreError> {
+        let mut scan = Scan::new(Table::Approvals, Scope::All).prefix(APPROVAL_ID_PREFIX);
+        loop {
+            let now = self.clock.now();
+            let page = self.store.scan(scan.clone(), now).await?;
+            for (key, row) in &page.rows {
+                let read = ok_or_log(decode::<Approval>(Table::Approvals, &key.id, LAYOUT, row));
+                let pending = read.filter(|(approval, _)| approval.state_at(now) == ApprovalState::Pending);
+                if let Some((approval, row_version)) = pending {
+                    let (tenant, expires) = (key.partition.tenant.clone(), approval.expires_at);
+                    let entry = Entry { tenant, expires, row_version: row_version.number };
+                    self.pending.lock().insert(approval.id, entry, now);
+                }
+            }
+            let Some(next) = page.next else { return Ok(()) };
+            scan.after = Some(next);
+            tokio::task::yield_now().await;
+        }
+    }
+}
