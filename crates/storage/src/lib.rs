@@ -7,6 +7,7 @@ pub mod backend;
 mod brief_debug;
 pub mod clock;
 pub mod latency;
+pub mod seal;
 pub mod sharded;
 #[cfg(feature = "testing")]
 pub mod testing;
