@@ -74,6 +74,9 @@ pub struct PlannedCall {
     /// The model's request.
     #[serde(rename = "asked")]
     pub tool_call: ToolCall,
+    /// Whether its secret arguments cannot be unsealed: it cannot be made any more.
+    #[serde(skip)]
+    pub arguments_lost: bool,
 }
 
 /// A call of a run, and its status.
@@ -219,7 +222,10 @@ impl Run {
         self.usage += reply.usage;
         let Reply { text, reasoning, calls, stop, .. } = reply;
         if !calls.is_empty() && may_call {
-            let calls = calls.into_iter().map(|tool_call| PlannedCall { id: mint(), tool_call }).collect();
+            let calls = calls
+                .into_iter()
+                .map(|tool_call| PlannedCall { id: mint(), tool_call, arguments_lost: false })
+                .collect();
             self.phase = Phase::ExecutingCalls { text, reasoning, calls };
             return None;
         }
@@ -232,6 +238,11 @@ impl Run {
         self.fail(RunError::new("max_steps", reason));
         // These calls will never have results, so they must not become part of the conversation.
         (!text.is_empty()).then_some(message)
+    }
+
+    /// The calls to be made, if any.
+    pub(crate) fn planned_calls_mut(&mut self) -> &mut [PlannedCall] {
+        if let Phase::ExecutingCalls { calls, .. } = &mut self.phase { calls } else { &mut [] }
     }
 
     /// Applies the results of the calls, in their order. Returns the messages to append to the conversation.

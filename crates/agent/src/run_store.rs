@@ -5,13 +5,14 @@
 //! its conversation), its messages by number, its run records by id, and, while a run is open, the state of that run.
 
 mod queries;
+mod sealed_calls;
 
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
-    TraceContext,
+    Sealer, TraceContext,
     backend::{
         Backend, Batch, Change, Durability, Expect, Row, RowKey, RowVersion, StoreError, Table, Write, decode, encode,
     },
@@ -28,6 +29,7 @@ use crate::{
 };
 
 pub use queries::StoredMessage;
+use sealed_calls::CallSealer;
 
 /// The schema version of all these rows.
 const SCHEMA_VERSION: u32 = 1;
@@ -138,6 +140,7 @@ pub(crate) struct NewRun<'a> {
 #[derive(Clone)]
 pub(crate) struct RunStore {
     pub(crate) store: Arc<dyn Backend>,
+    pub(crate) sealer: Sealer,
 }
 
 fn row_key(thread_key: &ThreadKey, table: Table, id: SmolStr) -> RowKey {
@@ -187,7 +190,8 @@ impl RunStore {
             head.agent.clone_from(&open_run.agent);
             let mut batch = Batch::new(thread_key.into());
             let message = Message::User { content: user_message.content.clone() };
-            append_message(&mut batch, &mut head, open_run.run.id, &message, now)?;
+            let sealer = CallSealer::new(&self.sealer, thread_key);
+            append_message(&mut batch, &mut head, (open_run.run.id, &sealer), &message, now)?;
             let record = open_run.record(&thread_key.thread, now);
             batch.writes.push(put_record(Table::Runs, open_run.run.id.to_string().into(), Expect::Absent, &record)?);
             if let Some((id, digest)) = &claim {
@@ -198,6 +202,7 @@ impl RunStore {
                 }
                 batch.writes.push(write);
             }
+            // A new run has no calls to seal.
             batch.writes.push(put_record(Table::Runs, OPEN_RUN_ROW_ID, Expect::Absent, &open_run)?);
             let expect = head_version.map_or(Expect::Absent, Expect::Same);
             batch.writes.push(put_record(Table::Messages, HEAD_ROW_ID, expect, &head)?);
@@ -242,13 +247,14 @@ impl RunStore {
     ) -> Result<RunRecord, StoreError> {
         let mut batch = Batch::new(thread_key.into());
         let (mut head, open_run) = (checkout.head.clone(), &checkout.open_run);
+        let sealer = CallSealer::new(&self.sealer, thread_key);
         for message in messages {
-            append_message(&mut batch, &mut head, open_run.run.id, message, now)?;
+            append_message(&mut batch, &mut head, (open_run.run.id, &sealer), message, now)?;
         }
         let record = open_run.record(&thread_key.thread, now);
         batch.writes.push(put_record(Table::Runs, open_run.run.id.to_string().into(), Expect::Any, &record)?);
         let expect = Expect::Same(checkout.open_version);
-        let mut open_write = put_record(Table::Runs, OPEN_RUN_ROW_ID, expect, open_run)?;
+        let mut open_write = put_record(Table::Runs, OPEN_RUN_ROW_ID, expect, &sealer.seal_run(open_run.clone()))?;
         if record.status.is_end() {
             open_write.change = Change::Remove;
             open_write.durability = Durability::PowerSafe;
@@ -281,14 +287,15 @@ fn head_and_open_versions(versions: &[u64], stamp: u64) -> (RowVersion, RowVersi
 fn append_message(
     batch: &mut Batch,
     head: &mut ConversationHead,
-    run: RunId,
+    (run, sealer): (RunId, &CallSealer<'_>),
     message: &Message,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     head.last_seq += 1;
     head.tokens_so_far += message_tokens(message);
     let (seq, tokens_so_far) = (head.last_seq, head.tokens_so_far);
-    let stored = StoredMessage { seq, run_id: run, at: now, tokens_so_far, message: message.clone() };
+    let stored =
+        StoredMessage { seq, run_id: run, at: now, tokens_so_far, message: sealer.seal_message(message.clone()) };
     // `Expect::Absent`: no message is ever overwritten.
     batch.writes.push(put_record(Table::Messages, message_row_id(seq), Expect::Absent, &stored)?);
     Ok(())

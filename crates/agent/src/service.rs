@@ -109,7 +109,7 @@ impl AgentService {
     pub fn with_language(hub: &ToolHub, language: Language) -> Self {
         Self(Arc::new(Inner {
             hub: hub.clone(),
-            run_store: RunStore { store: hub.store() },
+            run_store: RunStore { store: hub.store(), sealer: hub.sealer().clone() },
             active_runs: (*hub.extension::<ActiveRuns>()).clone(),
             meters: Arc::default(),
             agents: Mutex::default(),

@@ -50,10 +50,10 @@ pub(crate) async fn execute_calls(
     let NextAction::ExecuteCalls(planned) = step.open_run.run.next_action() else { return Ok(Vec::new()) };
     emit_tool_calls(step, planned);
     let mut results: Vec<Option<CompletedCall>> =
-        planned.iter().map(|call| reject_malformed(&call.tool_call)).collect();
+        planned.iter().map(|call| reject_malformed(step.hub, &call.tool_call)).collect();
     if step.resumed {
         for (result, call) in results.iter_mut().zip(planned).filter(|(result, _)| result.is_none()) {
-            *result = recover_call(step, call, cancel).await?;
+            *result = recover_call(step, call, cancel).await?.or_else(|| reject_lost_arguments(call));
         }
     }
     // The pipeline decides, with a reason, whether a tool is available now; one outside the toolset does not exist for
@@ -168,16 +168,27 @@ fn completed_call(tool_call: &ToolCall, outcome: &Outcome) -> CompletedCall {
 }
 
 /// The error result for malformed arguments; no call is made with them.
-fn reject_malformed(tool_call: &ToolCall) -> Option<CompletedCall> {
-    let malformed = tool_call.malformed.as_ref()?;
+fn reject_malformed(hub: &ToolHub, tool_call: &ToolCall) -> Option<CompletedCall> {
+    let mut malformed = tool_call.malformed.clone()?;
+    hub.redact_text(&mut malformed);
     let shown: String = malformed.chars().take(MALFORMED_PREVIEW_CHARS).collect();
     let text = format!(
         "The arguments of this call are not a JSON object, so it was not made. They began: {shown}\nCall `{}` again with a \
          complete JSON object; if your answer was cut off, make it shorter.",
         tool_call.tool
     );
+    Some(not_made(tool_call, text))
+}
+
+/// The error result for a call whose secret arguments are lost.
+fn reject_lost_arguments(call: &PlannedCall) -> Option<CompletedCall> {
+    let text = "This call was not made: the process restarted, and its secret arguments are lost. Make it again.";
+    call.arguments_lost.then(|| not_made(&call.tool_call, text.into()))
+}
+
+fn not_made(tool_call: &ToolCall, text: String) -> CompletedCall {
     let (id, tool) = (tool_call.id.clone(), tool_call.tool.clone());
-    Some((CallResult { id, call_id: None, tool, text, is_error: true, images: Vec::new() }, Status::Error))
+    (CallResult { id, call_id: None, tool, text, is_error: true, images: Vec::new() }, Status::Error)
 }
 
 /// The error result for a call whose own result cannot be stored.

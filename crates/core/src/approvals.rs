@@ -28,11 +28,11 @@ pub(crate) use record::{ToolVersion, binding, current_binding, partition};
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use waiters::ApprovalWaiters;
 
-use crate::events::Events;
+use crate::{events::Events, sealing::Sealer};
 use toolhub_storage::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Partition, RowKey, RowVersion, StoreError, Table, Write, decode,
-        encode,
+        Backend, Batch, Change, Durability, Expect, Partition, Row, RowKey, RowVersion, StoreError, Table, Write,
+        decode, encode,
     },
     clock::Clock,
 };
@@ -56,6 +56,7 @@ pub(crate) struct Approvals {
     /// How long resolved approvals are retained.
     retention: Duration,
     redactor: Arc<Redactor>,
+    sealer: Sealer,
     /// The calls of this node that wait for an answer.
     waiters: ApprovalWaiters,
     pending: PendingApprovals,
@@ -77,7 +78,7 @@ impl Approvals {
         clock: Arc<dyn Clock>,
         events: Events,
         retention: Duration,
-        redactor: Arc<Redactor>,
+        (redactor, sealer): (Arc<Redactor>, Sealer),
     ) -> Self {
         Self {
             store,
@@ -85,6 +86,7 @@ impl Approvals {
             events,
             retention,
             redactor,
+            sealer,
             waiters: ApprovalWaiters::default(),
             pending: PendingApprovals::default(),
             page_url: OnceLock::new(),
@@ -173,7 +175,7 @@ impl Approvals {
                 let keys = [row_key(&stored)];
                 let row = self.store.load(&keys, now).await?.pop().flatten();
                 let [key] = keys;
-                row.map_or_else(|| Ok(timed_out(stored)), |row| decode_approval(key, &row))
+                row.map_or_else(|| Ok(timed_out(stored)), |row| self.decode(key, &row))
             }
             Err(error) => Err(error),
         }
@@ -231,14 +233,30 @@ impl Approvals {
     }
 
     /// An approval as it is stored: the secrets in its arguments are redacted, because the call has them and they are
-    /// never shown. Arguments that an approver edited are kept until a call uses the answer.
+    /// never shown. Arguments that an approver edited are kept, sealed, until a call uses the answer.
     fn redacted_for_storage(&self, approval: &Approval<CompactJson>) -> Approval {
         let edited = approval.answer.as_ref().and_then(|answer| answer.arguments.clone());
         let mut redacted = approval.clone().into_parsed().without_secrets(&self.redactor);
         if let (Some(answer), ApprovalState::Approved) = (&mut redacted.answer, approval.state) {
-            answer.arguments = edited;
+            answer.arguments = edited.map(|mut edited| {
+                self.sealer.seal(&mut edited, &sealed_for(approval.id));
+                edited
+            });
         }
         redacted
+    }
+
+    /// The approval in a row. An answer whose secrets cannot be unsealed approves nothing: its call would run with other arguments.
+    fn decode(&self, key: RowKey, row: &Row) -> Result<StoredApproval, StoreError> {
+        let (mut approval, row_version): (Approval<CompactJson>, _) = decode(Table::Approvals, &key.id, LAYOUT, row)?;
+        let edited = approval.answer.as_mut().and_then(|answer| answer.arguments.as_mut());
+        if let (Some(edited), ApprovalState::Approved) = (edited, approval.state)
+            && self.sealer.unseal(edited, &sealed_for(approval.id)).is_err()
+        {
+            tracing::warn!(approval = %approval.id, "answer cannot be used: the key that sealed its secrets is gone");
+            approval.state = ApprovalState::TimedOut;
+        }
+        Ok(StoredApproval { approval, partition: key.partition, row_version })
     }
 
     /// Logs a request with the link to its page: the log is read by people, not by models.
@@ -301,9 +319,9 @@ fn row_key(stored: &StoredApproval) -> RowKey {
     RowKey { partition: stored.partition.clone(), table: Table::Approvals, id: stored.approval.id.into() }
 }
 
-fn decode_approval(key: RowKey, row: &toolhub_storage::backend::Row) -> Result<StoredApproval, StoreError> {
-    let (approval, row_version) = decode(Table::Approvals, &key.id, LAYOUT, row)?;
-    Ok(StoredApproval { approval, partition: key.partition, row_version })
+/// The record that sealed arguments belong to.
+fn sealed_for(approval: ApprovalId) -> String {
+    approval.to_string()
 }
 
 fn timed_out(stored: StoredApproval) -> StoredApproval {

@@ -29,6 +29,7 @@ use serde::de::DeserializeOwned;
 use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::Notify;
 
+use crate::sealing::{Sealer, UnsealError};
 pub(crate) use call_index::CallIndex;
 pub(crate) use live_calls::LiveCalls;
 pub(crate) use nodes::{LEASE_RENEW_INTERVAL, LeaseMonitor, keep_lease};
@@ -85,6 +86,8 @@ pub(crate) struct Journal {
     pub(crate) store_is_exclusive: bool,
     /// Notified when a call of this hub may have been left open.
     pub(crate) recovery_needed: Arc<Notify>,
+    /// Seals the secret arguments of open calls.
+    sealer: Sealer,
     unwritten: Arc<Mutex<UnwrittenOutcomes>>,
     /// Number of calls removed because the store was near its size limit.
     trimmed: Arc<AtomicU64>,
@@ -97,6 +100,7 @@ impl Journal {
         index: CallIndex,
         retention: Duration,
         store_is_exclusive: bool,
+        sealer: Sealer,
     ) -> Self {
         let node = format_smolstr!("{:016x}", fastrand::u64(..));
         Self {
@@ -106,6 +110,7 @@ impl Journal {
             node,
             store_is_exclusive,
             recovery_needed: Arc::default(),
+            sealer,
             unwritten: Arc::default(),
             trimmed: Arc::default(),
         }
@@ -153,8 +158,8 @@ impl Journal {
 
     /// The write that opens a call. The row never expires: the call is still running, or its caller must learn that it
     /// was interrupted.
-    pub(crate) fn open(&self, record: &CallRecord<CompactJson>) -> Result<Write, StoreError> {
-        self.put_open(record, Expect::Absent)
+    pub(crate) fn open(&self, tenant: &Tenant, record: &CallRecord<CompactJson>) -> Result<Write, StoreError> {
+        self.put_open(tenant, record, Expect::Absent)
     }
 
     /// The precondition of opening a call whose id the caller minted: no call with this id has ended.
@@ -164,14 +169,29 @@ impl Journal {
     }
 
     /// The write that takes over an open call to run it again.
-    pub(crate) fn take_over(&self, call: &OpenCall) -> Result<Write, StoreError> {
-        self.put_open(&call.record, Expect::Same(call.row_version))
+    pub(crate) fn take_over(&self, tenant: &Tenant, call: &OpenCall) -> Result<Write, StoreError> {
+        self.put_open(tenant, &call.record, Expect::Same(call.row_version))
     }
 
-    fn put_open(&self, record: &CallRecord<CompactJson>, expect: Expect) -> Result<Write, StoreError> {
+    fn put_open(&self, tenant: &Tenant, record: &CallRecord<CompactJson>, expect: Expect) -> Result<Write, StoreError> {
         let id = record.id.into();
-        let change = Change::Put { value: encode(Table::OpenCalls, &id, record)?, schema: LAYOUT, expires: None };
+        let value = match self.sealer.sealed(&record.arguments, &sealed_for(tenant, record.id)) {
+            Some(arguments) => encode(Table::OpenCalls, &id, &CallRecord { arguments, ..record.clone() })?,
+            None => encode(Table::OpenCalls, &id, record)?,
+        };
+        let change = Change::Put { value, schema: LAYOUT, expires: None };
         Ok(Write { table: Table::OpenCalls, id, expect, change, durability: durability(record) })
+    }
+
+    /// Unseals the arguments of an open call.
+    ///
+    /// # Errors
+    /// When the key that sealed them is gone; the call cannot run then.
+    pub(crate) fn unseal_arguments(&self, tenant: &Tenant, call: &mut OpenCall) -> Result<(), UnsealError> {
+        let mut arguments = call.record.arguments.to_value().into_owned();
+        let unsealed = self.sealer.unseal(&mut arguments, &sealed_for(tenant, call.record.id));
+        call.record.arguments = arguments.into();
+        unsealed
     }
 
     /// Adds the writes that close a call to a batch; `opened` is the row version of its open record, if it was opened. The
@@ -263,7 +283,14 @@ impl Journal {
         });
         let rows = self.store.load(&keys, now).await?;
         let found = keys.iter().zip(rows).find_map(|(key, row)| Some((key, row?)));
-        found.map(|(key, row)| record::decode_call(key.table, &key.id, &row)).transpose()
+        let record = found.map(|(key, row)| record::decode_call(key.table, &key.id, &row)).transpose()?;
+        Ok(record.map(|mut record| {
+            if record.outcome.is_none() {
+                // What cannot be unsealed is redacted.
+                let _ = self.sealer.unseal(&mut record.arguments, &sealed_for(tenant, call));
+            }
+            record
+        }))
     }
 
     /// The evidence of a thread, and its row version.
@@ -322,6 +349,11 @@ impl Journal {
         let [key] = keys;
         row.map(|row| decode(key.table, &key.id, LAYOUT, &row)).transpose()
     }
+}
+
+/// The record that sealed arguments belong to.
+fn sealed_for(tenant: &Tenant, call: CallId) -> String {
+    format!("{tenant}/{call}")
 }
 
 /// The outcome of a call with a key must survive a power failure, because the caller relies on it.

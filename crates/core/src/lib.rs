@@ -30,6 +30,7 @@ mod registry;
 mod result_cache;
 mod runaway;
 mod scheduler;
+mod sealing;
 mod services;
 mod statuses;
 mod step;
@@ -61,6 +62,8 @@ pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;
+#[doc(hidden)]
+pub use sealing::{Sealer, UnsealError};
 pub use step::WaitReason;
 pub use threads::{InstanceInfo, ThreadInfo, ThreadPage};
 pub use tokio_util::sync::CancellationToken;
@@ -102,4 +105,5 @@ pub mod backend {
         Backend, Batch, Change, Cursor, Durability, Expect, Memory, Page, Partition, PartitionKind, Row, RowKey,
         RowVersion, Scan, Scope, StoreError, Table, Terms, WatchEvent, Watcher, Write, decode, encode, rewatch,
     };
+    pub use toolhub_storage::seal::SealKey;
 }

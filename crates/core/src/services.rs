@@ -8,6 +8,7 @@ use crate::{
     blocking::BlockingPool,
     events::Events,
     extensions::Extensions,
+    sealing::Sealer,
     threads::{InstancePool, ThreadActivity},
 };
 use toolhub_state::{StateManager, WriteLocks};
@@ -36,6 +37,8 @@ pub(crate) struct Services {
     pub(crate) resources: Extensions,
     /// Redacts secrets in records, approvals and events.
     pub(crate) redactor: Arc<Redactor>,
+    /// Seals secrets in records that must hold them.
+    pub(crate) sealer: Sealer,
     /// Notified when the available tools of some thread may have changed.
     pub(crate) availability_changed: Arc<Notify>,
 }

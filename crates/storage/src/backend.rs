@@ -37,6 +37,7 @@ pub use size_limit::{Reservation, SizeLimit};
 pub use terms::Terms;
 pub use timeout::TimeoutBackend;
 
+use crate::seal::SealKey;
 use toolhub_types::timestamp::Timestamp;
 
 /// A store of versioned rows.
@@ -107,6 +108,12 @@ pub trait Backend: Send + Sync + 'static {
     /// The size of the store and its limit, if it has one. The hub removes the oldest journal records when the store comes near
     /// its limit, and makes writers wait for that; what the store does when it reaches the limit is its own decision.
     fn size_limit(&self) -> Option<&SizeLimit> {
+        None
+    }
+
+    /// The key that seals secrets in the rows. It must be as durable as the rows, and no part of their backups. Without one, each
+    /// hub has a key of its own in memory: a call with secret arguments then cannot go on after a restart.
+    fn seal_key(&self) -> Option<SealKey> {
         None
     }
 

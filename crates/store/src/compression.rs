@@ -11,6 +11,7 @@ use smol_str::SmolStr;
 use toolhub_storage::{
     backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher},
     clock::Timestamp,
+    seal::SealKey,
 };
 
 /// The zstd magic number.
@@ -117,6 +118,10 @@ impl<B: Backend> Backend for Compressed<B> {
 
     fn size_limit(&self) -> Option<&SizeLimit> {
         self.0.size_limit()
+    }
+
+    fn seal_key(&self) -> Option<SealKey> {
+        self.0.seal_key()
     }
 
     fn name(&self) -> &'static str {

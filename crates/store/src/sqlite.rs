@@ -9,6 +9,7 @@ mod backup;
 mod connection;
 mod epoch;
 mod error;
+mod key_file;
 mod open;
 mod quarantine;
 mod read;
@@ -27,6 +28,7 @@ use smol_str::SmolStr;
 use toolhub_storage::{
     backend::{Backend, Batch, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher},
     clock::Timestamp,
+    seal::SealKey,
 };
 
 pub use crate::{
@@ -67,6 +69,8 @@ pub struct Sqlite {
     scanners: scan::Scanners,
     writer: writer::Writer,
     size_limit: Option<Arc<SizeLimit>>,
+    /// A store of states has none: it holds no calls.
+    seal_key: Option<SealKey>,
     change_feed: ChangeFeed,
     _lock: Lock,
 }
@@ -141,6 +145,10 @@ impl Backend for Sqlite {
     /// Guaranteed by the lock on the file.
     fn is_exclusive(&self) -> bool {
         true
+    }
+
+    fn seal_key(&self) -> Option<SealKey> {
+        self.seal_key.clone()
     }
 
     fn name(&self) -> &'static str {

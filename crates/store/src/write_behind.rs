@@ -25,6 +25,7 @@ use tokio::sync::RwLock;
 use toolhub_storage::{
     backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, Watcher, Write},
     clock::Timestamp,
+    seal::SealKey,
 };
 
 use self::{
@@ -267,6 +268,10 @@ impl Backend for WriteBehind {
 
     fn is_exclusive(&self) -> bool {
         self.shared.inner.is_exclusive()
+    }
+
+    fn seal_key(&self) -> Option<SealKey> {
+        self.shared.inner.seal_key()
     }
 
     fn name(&self) -> &'static str {

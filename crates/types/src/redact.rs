@@ -7,8 +7,6 @@ use serde_json::Value;
 
 use crate::policy::Glob;
 
-/// Replaces a secret.
-const REDACTED: &str = "[redacted]";
 /// A name that contains one of these is secret, ignoring case and [separators](is_separator).
 const SECRET_WORDS: [&str; 11] = [
     "authorization",
@@ -31,6 +29,9 @@ const SECRET_SETTING_WORDS: [&str; 5] = ["auth", "key", "pass", "session", "priv
 pub struct Redactor(pub Vec<Glob>);
 
 impl Redactor {
+    /// Replaces a secret.
+    pub const REDACTED: &str = "[redacted]";
+
     /// Redacts the secrets of a value, at any depth.
     pub fn redact(&self, value: &mut Value) {
         match value {
@@ -39,7 +40,7 @@ impl Redactor {
                     if value.is_null() {
                         // Null is not secret: it only shows that a value was deleted.
                     } else if self.is_secret(name) {
-                        *value = REDACTED.into();
+                        *value = Self::REDACTED.into();
                     } else {
                         self.redact(value);
                     }
@@ -55,11 +56,11 @@ impl Redactor {
     pub fn restore(&self, edited: &mut Value, original: &Value) -> bool {
         match edited {
             Value::Object(members) => members.iter_mut().all(|(name, value)| match original.get(name) {
-                Some(original) if *value == REDACTED && self.is_secret(name) => {
+                Some(original) if *value == Self::REDACTED && self.is_secret(name) => {
                     *value = original.clone();
                     true
                 }
-                None if *value == REDACTED && self.is_secret(name) => false,
+                None if *value == Self::REDACTED && self.is_secret(name) => false,
                 original => self.restore(value, original.unwrap_or(&Value::Null)),
             }),
             // A changed item may be a different one now, so only unchanged items are restored.
@@ -79,7 +80,7 @@ impl Redactor {
     pub fn remove_redacted(&self, value: &mut Value) {
         match value {
             Value::Object(members) => {
-                members.retain(|name, value| *value != REDACTED || !self.is_secret(name));
+                members.retain(|name, value| *value != Self::REDACTED || !self.is_secret(name));
                 members.values_mut().for_each(|value| self.remove_redacted(value));
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.remove_redacted(item)),
@@ -94,7 +95,7 @@ impl Redactor {
                 members.iter().any(|(name, value)| self.contains_redacted(value, is_secret || self.is_secret(name)))
             }
             Value::Array(items) => items.iter().any(|item| self.contains_redacted(item, is_secret)),
-            value => is_secret && *value == REDACTED,
+            value => is_secret && *value == Self::REDACTED,
         }
     }
 
@@ -106,7 +107,7 @@ impl Redactor {
                 let member = |(name, value): (&String, &Value)| {
                     // Null is not secret: it only shows that a value was deleted.
                     let is_secret = !value.is_null() && self.is_secret(name);
-                    (name.clone(), if is_secret { REDACTED.into() } else { self.redacted(value) })
+                    (name.clone(), if is_secret { Self::REDACTED.into() } else { self.redacted(value) })
                 };
                 Value::Object(members.iter().map(member).collect())
             }
@@ -158,6 +159,13 @@ impl Redactor {
             Value::Number(number) if is_secret => texts.push(number.to_string()),
             _ => {}
         }
+    }
+
+    /// Whether a text that need not be JSON contains a secret name.
+    #[must_use]
+    pub fn mentions_secret(&self, text: &str) -> bool {
+        let mut words = text.split(|c: char| !c.is_alphanumeric() && !is_separator(c));
+        is_secret_name(text) || (!self.0.is_empty() && words.any(|word| self.is_secret(word)))
     }
 
     /// Whether values under this name are redacted.
@@ -225,7 +233,7 @@ mod tests {
             edited["token"] = "e".into();
         });
         assert_eq!(changed.map(|edited| (edited["n"].clone(), edited["token"].clone())), Some((json!(2), json!("e"))));
-        assert_eq!(edit(&|edited| edited["key_token"] = REDACTED.into()), None);
+        assert_eq!(edit(&|edited| edited["key_token"] = Redactor::REDACTED.into()), None);
         // The secret cannot be attributed to an item.
         assert_eq!(edit(&|edited| drop(edited["list"].as_array_mut().unwrap().remove(0))), None);
         assert_eq!(edit(&|edited| edited["list"][0]["id"] = 2.into()), None);
@@ -269,7 +277,7 @@ mod tests {
             "token": null, "city": "Ulm", "count": 3,
         }));
         assert!(!redacted.to_string().contains("\"x\""), "{redacted}");
-        assert_eq!(redacted["list"], json!([{"deep": {"refresh_token": REDACTED}}]));
+        assert_eq!(redacted["list"], json!([{"deep": {"refresh_token": Redactor::REDACTED}}]));
         assert_eq!(
             (&redacted["token"], &redacted["city"], &redacted["count"]),
             (&Value::Null, &json!("Ulm"), &json!(3))

@@ -11,7 +11,8 @@ use toolhub_core::{
 };
 
 use super::{
-    ConversationHead, HEAD_ROW_ID, OPEN_RUN_ROW_ID, OpenRun, RunCheckout, RunStore, decode_row, message_row_id, row_key,
+    CallSealer, ConversationHead, HEAD_ROW_ID, OPEN_RUN_ROW_ID, OpenRun, RunCheckout, RunStore, decode_row,
+    message_row_id, row_key,
 };
 use crate::{
     message::Message,
@@ -65,6 +66,7 @@ impl RunStore {
         let (head, open) = (rows.next().flatten(), rows.next().flatten());
         let Some(open) = open else { return Ok(None) };
         let (open_run, open_version): (OpenRun, RowVersion) = decode_row(&keys[1], &open)?;
+        let open_run = CallSealer::new(&self.sealer, thread_key).unseal_run(open_run);
         let head: Option<(ConversationHead, RowVersion)> = head.map(|row| decode_row(&keys[0], &row)).transpose()?;
         let (head, head_version) = head.map_or_else(Default::default, |(head, version)| (head, Some(version)));
         Ok(Some(RunCheckout { open_run, head, head_version, open_version, unconfirmed_stamps: Vec::new() }))
@@ -97,11 +99,13 @@ impl RunStore {
     ) -> Result<Vec<SizedMessage>, StoreError> {
         let mut scan = Scan::new(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(PAGE_SIZE);
         scan.descending = true;
+        let sealer = CallSealer::new(&self.sealer, thread_key);
         let (mut tail, mut trim_at, mut has_user_message) = (Vec::new(), None, false);
         loop {
             let page = self.store.scan(scan.clone(), now).await?;
             for (key, row) in page.rows {
-                let (stored, _): (StoredMessage, _) = decode_row(&key, &row)?;
+                let (mut stored, _): (StoredMessage, _) = decode_row(&key, &row)?;
+                stored.message = sealer.unseal_message(stored.message);
                 let trim_at = *trim_at.get_or_insert_with(|| trim_point(stored.tokens_so_far, budget));
                 let enough = has_user_message && stored.tokens_so_far <= trim_at;
                 has_user_message |= matches!(stored.message, Message::User { .. });
@@ -130,7 +134,11 @@ impl RunStore {
     ) -> Result<Vec<StoredMessage>, StoreError> {
         let mut scan = Scan::new(Table::Messages, Scope::Partition(thread_key.into())).prefix("0").limit(limit.max(1));
         scan.after = after.map(|seq| Cursor(row_key(thread_key, Table::Messages, message_row_id(seq))));
-        decode_page(self.store.scan(scan.max_bytes(LIST_PAGE_BYTES), now).await?.rows)
+        let messages: Vec<StoredMessage> =
+            decode_page(self.store.scan(scan.max_bytes(LIST_PAGE_BYTES), now).await?.rows)?;
+        let sealer = CallSealer::new(&self.sealer, thread_key);
+        let unseal = |stored: StoredMessage| StoredMessage { message: sealer.unseal_message(stored.message), ..stored };
+        Ok(messages.into_iter().map(unseal).collect())
     }
 
     /// A run by its id, in any thread of the tenant.

@@ -145,6 +145,9 @@ impl AgentService {
             if let Message::Assistant { calls, .. } = &mut stored.message {
                 for call in calls {
                     self.0.hub.redact(&mut call.arguments);
+                    if let Some(text) = &mut call.malformed {
+                        self.0.hub.redact_text(text);
+                    }
                     // Opaque data for the provider only.
                     call.extra = None;
                 }

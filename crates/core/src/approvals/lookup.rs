@@ -2,7 +2,7 @@
 //!
 //! In: a binding, an id or a filter. Out: stored approvals. An unreadable row is logged and skipped.
 
-use super::{APPROVAL_ID_PREFIX, Approval, Approvals, LAYOUT, StoredApproval, decode_approval, list_row_id, ok_or_log};
+use super::{APPROVAL_ID_PREFIX, Approval, Approvals, LAYOUT, StoredApproval, list_row_id, ok_or_log};
 use toolhub_storage::backend::{
     Cursor, Partition, PartitionKind, RowKey, RowVersion, Scan, Scope, StoreError, Table, decode, read_all,
 };
@@ -40,7 +40,7 @@ impl Approvals {
         let key = |id: &ApprovalId| RowKey { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
         let keys: Vec<RowKey> = ids.iter().rev().map(key).collect();
         let rows = self.store.load(&keys, now).await?;
-        let found = keys.into_iter().zip(rows).filter_map(|(key, row)| ok_or_log(decode_approval(key, &row?)));
+        let found = keys.into_iter().zip(rows).filter_map(|(key, row)| ok_or_log(self.decode(key, &row?)));
         let is_relevant =
             |stored: &StoredApproval| stored.approval.binding == binding && stored.approval.is_relevant(now);
         Ok((found.filter(is_relevant).collect(), Some(row.version)))
@@ -52,7 +52,7 @@ impl Approvals {
         let rows = read_all(&*self.store, scan, self.clock.now()).await?;
         // An unreadable row must not hide the others.
         let mut found: Vec<StoredApproval> =
-            rows.into_iter().filter_map(|(key, row)| ok_or_log(decode_approval(key, &row))).collect();
+            rows.into_iter().filter_map(|(key, row)| ok_or_log(self.decode(key, &row))).collect();
         found.sort_by_key(|stored| stored.approval.id);
         Ok(found)
     }
@@ -86,7 +86,7 @@ impl Approvals {
                 if found.len() == limit || budget.is_spent() {
                     return Ok(found);
                 }
-                let decoded = ok_or_log(decode_approval(key, &row));
+                let decoded = ok_or_log(self.decode(key, &row));
                 if let Some(stored) = decoded.filter(|stored| is_older(stored) && matches(&stored.approval)) {
                     budget.spend(&row.value);
                     found.push(stored);
@@ -105,6 +105,6 @@ impl Approvals {
         // Users know only the id, not the partition, so scan the tenant by id prefix.
         let scan = Scan::new(Table::Approvals, Scope::Tenant(tenant.clone())).prefix(id.to_string()).limit(1);
         let page = self.store.scan(scan, self.clock.now()).await?;
-        page.rows.into_iter().next().map(|(key, row)| decode_approval(key, &row)).transpose()
+        page.rows.into_iter().next().map(|(key, row)| self.decode(key, &row)).transpose()
     }
 }

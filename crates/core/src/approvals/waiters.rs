@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{ApprovalState, Approvals, StoredApproval, decode_approval, row_key, timed_out};
+use super::{ApprovalState, Approvals, StoredApproval, row_key, timed_out};
 use toolhub_storage::{backend::StoreError, clock};
 use toolhub_types::ids::ApprovalId;
 
@@ -49,7 +49,7 @@ impl Approvals {
             };
             // A missing row has expired long after the approval did.
             let Some(row) = row else { return Ok(timed_out(pending)) };
-            let found = decode_approval(key.clone(), &row)?;
+            let found = self.decode(key.clone(), &row)?;
             match found.approval.state_at(now) {
                 ApprovalState::Pending => {}
                 ApprovalState::TimedOut => return self.close(found, ApprovalState::TimedOut).await,

@@ -6,11 +6,15 @@
 use serde_json::Value;
 
 use super::ToolHub;
-use crate::events::{EventPage, Subscription};
+use crate::{
+    events::{EventPage, Subscription},
+    sealing::Sealer,
+};
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
     event_kind::EventKind,
     ids::{Tenant, ThreadId},
+    redact::Redactor,
 };
 
 impl ToolHub {
@@ -40,6 +44,19 @@ impl ToolHub {
     /// Redacts secrets in a value by the names of its members, as in the hub's own records. For other crates.
     pub fn redact(&self, value: &mut Value) {
         self.engine.services.redactor.redact(value);
+    }
+
+    /// Seals secrets in records of other crates.
+    #[doc(hidden)]
+    pub fn sealer(&self) -> &Sealer {
+        &self.engine.services.sealer
+    }
+
+    /// Redacts a text that mentions a secret name: arguments that are not valid JSON. For other crates.
+    pub fn redact_text(&self, text: &mut String) {
+        if self.engine.services.redactor.mentions_secret(text) {
+            *text = Redactor::REDACTED.into();
+        }
     }
 
     /// The stored events after this id that concern the tenant or all tenants, a page at a time, oldest first. Without a store

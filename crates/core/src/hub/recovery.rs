@@ -25,6 +25,7 @@ use crate::{
     execution::{EvidenceDemand, Tool},
     journal::{Journal, LEASE_RENEW_INTERVAL, LeaseMonitor, OpenCall},
     pipeline,
+    sealing::UnsealError,
 };
 use toolhub_storage::backend::{
     Batch, Change, Durability, Expect, Row, RowKey, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write,
@@ -44,6 +45,10 @@ const RESUME_CONCURRENCY: usize = 16;
 const MAX_UNREADABLE_WARNINGS: usize = 1_000;
 /// Time between scans while no open call needs attention and no other node renews its lease.
 const IDLE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Why a call cannot go on without the key.
+const KEY_MISSING: &str = "the process that ran the call is gone, and its secret arguments cannot be read: the key file of the store is \
+                        missing or another one, as after restoring a backup elsewhere";
 
 /// State of the recovery task across scans.
 pub(super) struct Recovery {
@@ -143,7 +148,7 @@ impl Recovery {
             let page = services.store.scan(scan.clone(), services.clock.now()).await?;
             let mut closing = FuturesUnordered::new();
             for (key, row) in &page.rows {
-                let Some(open) = self.read(&key.id, row) else {
+                let Some(mut open) = self.read(&key.id, row) else {
                     if services.clock.now().since(row.created) > journal.max_retention() {
                         remove_unreadable(engine, key, row).await;
                     }
@@ -162,19 +167,21 @@ impl Recovery {
                     || journal.store_is_exclusive
                     || self.liveness.is_dead(&key.id, &open, &leases, scanned_at);
                 let tenant = key.partition.tenant.clone();
-                match find_resuming_tool(engine, &open) {
+                let unsealed = journal.unseal_arguments(&tenant, &mut open);
+                match find_resuming_tool(engine, &open).filter(|_| unsealed.is_ok()) {
                     _ if !is_dead => result = ScanResult::RescanSoon,
                     Some(tool) => {
                         pipeline::spawn_resumed(engine, tenant, Arc::new(open), tool, self.resume_permits.clone());
                         result = ScanResult::RescanSoon;
                     }
                     // During shutdown, waiting calls are left to the next start.
-                    None if open.is_waiting()
+                    None if unsealed.is_ok()
+                        && open.is_waiting()
                         && engine.is_shutting_down()
                         && !unwritten.contains_key(&open.record.id) => {}
                     None => {
                         let outcome = unwritten.get(&open.record.id).cloned();
-                        closing.push(close_call(engine, tenant, open, outcome));
+                        closing.push(close_call(engine, tenant, open, (unsealed, outcome)));
                     }
                 }
             }
@@ -243,10 +250,16 @@ async fn remove_unreadable(engine: &Engine, key: &RowKey, row: &Row) {
 }
 
 /// Closes a call with its buffered outcome, or as interrupted if there is none; the flag says that no retry is needed soon.
-async fn close_call(engine: &Engine, tenant: Tenant, open: OpenCall, outcome: Option<Outcome>) -> (CallId, bool) {
+async fn close_call(
+    engine: &Engine,
+    tenant: Tenant,
+    open: OpenCall,
+    (unsealed, outcome): (Result<(), UnsealError>, Option<Outcome>),
+) -> (CallId, bool) {
     let is_own = open.node() == engine.journal.node;
     let why = match open.start_count() {
         _ if is_own => "the outcome of the call could not be stored".into(),
+        _ if unsealed.is_err() => KEY_MISSING.into(),
         1 => "the process that ran the call is gone".into(),
         starts => format!("the process that ran the call is gone; it was started {starts} times"),
     };

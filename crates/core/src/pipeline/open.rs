@@ -150,7 +150,7 @@ async fn write_opening(engine: &Engine, envelope: &CallEnvelope, stage: OpenStag
     let external_until = envelope.call.external.filter(|_| executing).map(|_| now + time_limit(envelope));
     let record = CallRecord { status, approval, external_until, opening: Some(Box::new(opening)), ..record };
     let partition = Partition::for_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
-    let mut batch = Batch::new(partition.clone()).with(journal.open(&record)?);
+    let mut batch = Batch::new(partition.clone()).with(journal.open(&envelope.call.tenant, &record)?);
     if envelope.call.caller_minted_id {
         batch.writes.push(journal.expect_never_ended(envelope.call.id));
     }
@@ -279,7 +279,7 @@ async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -
         call.record.external_until = Some(engine.services.clock.now() + time_limit(envelope));
     }
     let partition = Partition::for_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
-    let batch = Batch::new(partition).with(journal.take_over(&call)?);
+    let batch = Batch::new(partition).with(journal.take_over(&envelope.call.tenant, &call)?);
     let batch = if executing { with_approval_consumed(engine, envelope, batch).await? } else { batch };
     commit(engine, envelope, batch, &mut call).await?;
     Ok(call)

@@ -17,6 +17,7 @@ use toolhub_state::ThreadRows;
 use toolhub_storage::backend::{
     Backend, Batch, Change, Expect, Page, Partition, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher,
 };
+use toolhub_storage::seal::SealKey;
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
 /// Number of attempts to write a thread's row that other nodes write concurrently.
@@ -169,6 +170,10 @@ impl Backend for ThreadRowBackend {
 
     fn size_limit(&self) -> Option<&SizeLimit> {
         self.store.size_limit()
+    }
+
+    fn seal_key(&self) -> Option<SealKey> {
+        self.store.seal_key()
     }
 
     fn name(&self) -> &'static str {

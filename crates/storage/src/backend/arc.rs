@@ -9,6 +9,7 @@ use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 
 use super::{Backend, Batch, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
+use crate::seal::SealKey;
 use toolhub_types::timestamp::Timestamp;
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
@@ -50,6 +51,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn size_limit(&self) -> Option<&SizeLimit> {
         (**self).size_limit()
+    }
+
+    fn seal_key(&self) -> Option<SealKey> {
+        (**self).seal_key()
     }
 
     fn name(&self) -> &'static str {

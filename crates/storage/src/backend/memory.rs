@@ -37,6 +37,7 @@ use self::{
 use super::{
     Backend, Batch, Page, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, WatchEvent, Watcher, WriteContext,
 };
+use crate::seal::SealKey;
 use toolhub_types::timestamp::Timestamp;
 
 const SHARDS: usize = 64;
@@ -55,6 +56,7 @@ pub struct Memory {
     next_sweep_shard: AtomicUsize,
     /// Of the trimmable rows only.
     size_limit: SizeLimit,
+    seal_key: OnceLock<SealKey>,
     /// One broadcast channel per table, created by its first watcher because it allocates the whole backlog.
     watch_channels: [OnceLock<ChangeChannel>; Table::ALL.len()],
 }
@@ -87,6 +89,7 @@ impl Memory {
             hasher,
             next_sweep_shard: AtomicUsize::new(0),
             size_limit: SizeLimit::new(bytes),
+            seal_key: OnceLock::new(),
             watch_channels: Table::ALL.map(|_| OnceLock::new()),
         }
     }
@@ -346,6 +349,10 @@ impl Backend for Memory {
 
     fn is_exclusive(&self) -> bool {
         true
+    }
+
+    fn seal_key(&self) -> Option<SealKey> {
+        Some(self.seal_key.get_or_init(|| SealKey::new(&SealKey::generate())).clone())
     }
 
     fn name(&self) -> &'static str {

@@ -13,6 +13,7 @@ use super::{Backend, Batch, Page, Row, RowKey, Scan, SizeLimit, StoreError, Tabl
 use crate::{
     backend::{StoreMeter, StoreMeters},
     latency::LatencyRecorder,
+    seal::SealKey,
 };
 use toolhub_types::timestamp::Timestamp;
 
@@ -103,6 +104,10 @@ impl Backend for TimeoutBackend {
 
     fn size_limit(&self) -> Option<&SizeLimit> {
         self.store.size_limit()
+    }
+
+    fn seal_key(&self) -> Option<SealKey> {
+        self.store.seal_key()
     }
 
     fn name(&self) -> &'static str {

@@ -38,6 +38,9 @@ pub enum OpenError {
     /// The file system does not support WAL mode.
     #[error("{} cannot be used with a write-ahead log; a store belongs on a local disk", .0.display())]
     NoWal(PathBuf),
+    /// Others may read the key that seals secrets.
+    #[error("{} can be read by other users; it must belong to the user of the server alone: chmod 600 {}", .0.display(), .0.display())]
+    ExposedKey(PathBuf),
     /// The linked SQLite version may damage files.
     #[error("SQLite {found} is linked, and 3.51.3 or later is needed: older ones may damage a write-ahead log")]
     OldSqlite {

@@ -14,6 +14,7 @@ use super::{
     backup::SqliteBackupSource,
     connection, epoch,
     error::OpenError,
+    key_file,
     quarantine::Quarantine,
     read::Readers,
     scan::Scanners,
@@ -87,6 +88,7 @@ impl Sqlite {
         let mut write_connection =
             connection::open_writer(&path, size_limit.as_deref(), wal_pages.clone()).map_err(failed)?;
         prepare(&path, &mut write_connection, migrations)?;
+        let seal_key = (role == StoreRole::Hub).then(|| key_file::load_or_create(&path)).transpose()?;
         let floor = crate::epoch::version_floor(epoch::resolve_on_open(&write_connection).map_err(failed)?);
         let quarantine = Arc::new(Quarantine::load(&write_connection).map_err(failed)?);
         let change_feed = ChangeFeed::new();
@@ -105,7 +107,7 @@ impl Sqlite {
         let writer = Writer::spawn(setup, write_connection).map_err(io_error)?;
         let backup_worker =
             BackupWorker::spawn(SqliteBackupSource { path: path.clone(), role }, backups).map_err(io_error)?;
-        Ok(Self { file, backup_worker, readers, scanners, writer, size_limit, change_feed, _lock: lock })
+        Ok(Self { file, backup_worker, readers, scanners, writer, size_limit, seal_key, change_feed, _lock: lock })
     }
 }
 

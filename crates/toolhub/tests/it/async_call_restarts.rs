@@ -1,6 +1,6 @@
 //! Accepted calls outlive their process, and a hub that shuts down loses none of them.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, path::PathBuf, time::Duration};
 
 use futures_util::poll;
 use toolhub::{
@@ -18,24 +18,29 @@ use crate::{
 };
 
 /// A store on disk, deleted with the test.
-struct TempStore(TempFolder);
+pub(crate) struct TempStore(TempFolder);
 
 impl TempStore {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(TempFolder::new())
+    }
+
+    /// The path of a file in its folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 
     fn open(&self) -> Sqlite {
         Sqlite::open(self.0.join("store.db"), Options::default()).unwrap()
     }
 
-    async fn hub(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
+    pub(crate) async fn hub(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> ToolHub {
         ToolHub::builder().store(self.open()).tools(tools).build().await.unwrap()
     }
 }
 
 /// Simulates one process: at its end, everything that still runs stops where it is.
-fn simulate_process<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn simulate_process<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let done = runtime.block_on(work);
     runtime.shutdown_timeout(Duration::from_secs(10));

@@ -53,6 +53,7 @@ mod reload;
 mod retries;
 mod run_events;
 mod run_limits;
+mod sealed_secrets;
 mod secrets;
 mod shop_tools;
 mod sqlite;

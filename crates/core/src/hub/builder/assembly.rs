@@ -24,6 +24,7 @@ use crate::{
     offers::Offers,
     registry::Registry,
     scheduler::Scheduler,
+    sealing::Sealer,
     services::Services,
     statuses::Statuses,
     threads::{InstancePool, ThreadActivity, ThreadRowBackend, ThreadStore},
@@ -62,7 +63,8 @@ impl HubBuilder {
         let thread_rows = Arc::new(ThreadRowBackend::new(store, thread_activity.clone()));
         let store: Arc<dyn Backend> = thread_rows.clone();
         let is_exclusive = !self.store_is_shared && store.is_exclusive();
-        let journal = Journal::new(store.clone(), call_index, self.call_retention, is_exclusive);
+        let sealer = Sealer::new(&store, redactor.clone());
+        let journal = Journal::new(store.clone(), call_index, self.call_retention, is_exclusive, sealer.clone());
         let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
         let batched_records = has_store.then(batched);
         let event_log = has_store.then(|| {
@@ -86,7 +88,7 @@ impl HubBuilder {
             self.clock.clone(),
             self.events.clone(),
             self.call_retention,
-            redactor.clone(),
+            (redactor.clone(), sealer.clone()),
         ));
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
@@ -120,6 +122,7 @@ impl HubBuilder {
             blocking: BlockingPool::new(self.max_blocking_threads.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
             redactor,
+            sealer,
             availability_changed,
         });
         let hub = ToolHub {
