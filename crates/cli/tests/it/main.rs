@@ -8,4 +8,5 @@ mod config_commands;
 mod config_docs;
 mod config_schema;
 mod guard;
+mod limits_docs;
 mod serve;
