@@ -23,6 +23,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::json;
 use toolhub_core::{Kind, ToolBuilder};
+use toolhub_net::SecretText;
 
 pub use environment::DEFAULT_PASS_ENV;
 pub use error::CommandError;
@@ -46,6 +47,7 @@ pub struct Command {
     args: Vec<String>,
     env: BTreeMap<String, String>,
     pass_env: Vec<String>,
+    secret_texts: Vec<SecretText>,
     cwd: Option<PathBuf>,
     guard: Option<Guard>,
     state: Option<String>,
@@ -85,6 +87,7 @@ impl Command {
             args: Vec::new(),
             env: BTreeMap::new(),
             pass_env: Vec::new(),
+            secret_texts: Vec::new(),
             cwd: None,
             guard: None,
             state: None,
@@ -107,6 +110,12 @@ impl Command {
     /// Sets an environment variable. The value is never printed.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Says that a text in the arguments is secret. It is masked in results, errors and logs.
+    pub fn secret_text(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.secret_texts.push(SecretText::new(text));
         self
     }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
-use toolhub_core::{Content, Reply};
+use toolhub_core::{Content, Reply, ToolError};
 use toolhub_net::SecretText;
 
 use crate::percent_encode::percent_encode;
@@ -54,6 +54,25 @@ impl SecretMask {
         text
     }
 
+    /// Masks the secrets in bytes that are no text; their length stays.
+    pub(crate) fn bytes(&self, bytes: &mut [u8]) {
+        for form in self.forms.iter().map(String::as_bytes) {
+            let mut from = 0;
+            while let Some(at) = find(&bytes[from..], form) {
+                let end = from + at + form.len();
+                bytes[from + at..end].fill(b'*');
+                from = end;
+            }
+        }
+    }
+
+    /// Masks the secrets in the texts of an error.
+    pub(crate) fn error(&self, mut error: ToolError) -> ToolError {
+        error.operator = self.text(error.operator).into_owned();
+        error.model = error.model.map(|text| self.text(text).into_owned());
+        error
+    }
+
     /// Masks the secrets in all strings and member names of a value.
     pub(crate) fn value(&self, value: &mut Value) {
         if self.forms.is_empty() {
@@ -91,6 +110,10 @@ impl SecretMask {
     }
 }
 
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -107,6 +130,9 @@ mod tests {
         ] {
             assert_eq!(mask.text(text), masked);
         }
+        let mut bytes = b"\xff s3cr3t/val\0s3cr3t%2Fval \xfe".to_vec();
+        mask.bytes(&mut bytes);
+        assert_eq!(bytes, b"\xff **********\0************ \xfe");
         let mut value = json!({"list": ["s3cr3t/val", 1], "as s3cr3t/val name": {"deep": "x s3cr3t/val"}});
         mask.value(&mut value);
         assert_eq!(value, json!({"list": ["••••", 1], "as •••• name": {"deep": "x ••••"}}));

@@ -17,8 +17,8 @@ use std::path::{Path as FilePath, PathBuf};
 use toolhub::{
     Glob, Policy, Rule, RunLimits,
     clock::Timestamp,
-    config::{ConfigEnv, Diagnostics},
-    redact::Redactor,
+    config::{ConfigEnv, Diagnostics, SecretText},
+    redact::{Redactor, is_secret_setting},
     status::{FailureWindow, StatusSettings},
 };
 
@@ -158,6 +158,13 @@ impl ConfigEnv for FileEnv<'_> {
             None => self.folder,
         };
         base.join(path.strip_prefix("./").unwrap_or(path))
+    }
+
+    /// The values of variables with secret names.
+    fn secret_texts(&self, key: &Path) -> Vec<SecretText> {
+        let names = self.tree.get(key).map(Node::variables_below).unwrap_or_default();
+        let secret = names.into_iter().filter(|name| is_secret_setting(name));
+        secret.filter_map(|name| self.environment.get(name)).map(SecretText::new).collect()
     }
 
     fn unset_hint(&self, variable: &str) -> String {

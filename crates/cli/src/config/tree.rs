@@ -83,6 +83,17 @@ impl Node {
         })
     }
 
+    /// The variables that were expanded in it and in all values inside it.
+    pub(crate) fn variables_below(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.variables.iter().map(String::as_str).collect();
+        match &self.value {
+            Value::List(list) => names.extend(list.iter().flat_map(Self::variables_below)),
+            Value::Table(table) => names.extend(table.values().flat_map(Self::variables_below)),
+            _ => {}
+        }
+        names
+    }
+
     /// The value at a path, or the closest enclosing one.
     pub(crate) fn nearest(&self, path: &Path) -> &Self {
         let lengths = (0..=path.0.len()).rev();

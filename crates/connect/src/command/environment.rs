@@ -8,6 +8,7 @@ use std::{
 };
 
 use toolhub_core::redact::is_secret_setting;
+use toolhub_net::SecretText;
 
 use super::Command;
 use crate::secret_mask::SecretMask;
@@ -39,12 +40,13 @@ pub(super) struct ProgramSecrets {
     pub(super) named: SecretMask,
 }
 
-/// The values to mask: those of the configured variables, and each line of multi-line values, because the output is read line by line.
+/// The values to mask: those of the configured variables and declared texts, and each line of multi-line values, because the output is read line by line.
 pub(super) fn secrets(command: &Command, variables: &BTreeMap<OsString, OsString>) -> ProgramSecrets {
     let mask = |is_secret: fn(&str) -> bool| {
         let names = command.env.keys().chain(&command.pass_env).map(String::as_str);
         let names = names.filter(|name| !DEFAULT_PASS_ENV.contains(name) && is_secret(name));
         let values = names.filter_map(|name| variables.get(OsStr::new(name))?.to_str());
+        let values = values.chain(command.secret_texts.iter().map(SecretText::reveal));
         let parts = values.flat_map(|value| std::iter::once(value).chain(value.lines()));
         SecretMask::new(parts.filter(|part| part.len() >= MIN_SECRET_LEN))
     };

@@ -203,7 +203,8 @@ async fn read_response(process: &mut Process, limits: Limits, cx: &CallContext) 
         let secrets = process.stderr.secrets();
         match parsed? {
             ResponseLine::Response(mut response) => {
-                // The state stays as the program wrote it: it gets it back.
+                // The state too: it is stored, and the program has its secrets anyway.
+                response.members.values_mut().for_each(|member| secrets.named.value(member));
                 response.result = response.result.map_err(|error| error.masked(&secrets.all)).map(|mut result| {
                     secrets.named.value(&mut result);
                     result

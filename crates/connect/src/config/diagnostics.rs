@@ -5,6 +5,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use toolhub_net::SecretText;
+
 use super::KeyPath;
 
 /// The environment of a config: the variables it may refer to, and the base directory of its paths.
@@ -14,6 +16,11 @@ pub trait ConfigEnv: Send + Sync {
 
     /// Resolves the path of a file or directory that is configured at a key.
     fn resolve_path(&self, key: &KeyPath, path: &str) -> PathBuf;
+
+    /// Secrets that the texts at a key, or below it, contain because they refer to variables.
+    fn secret_texts(&self, _: &KeyPath) -> Vec<SecretText> {
+        Vec::new()
+    }
 
     /// What to do about a variable that is not set.
     fn unset_hint(&self, variable: &str) -> String {

@@ -112,7 +112,10 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
     let mut exchange =
         CallExchange { plan, call, session, sent: &sent, secrets: Vec::new(), effect_on_refusal: Effect::None };
     let result = exchange.run_with_timeout(outgoing).await;
-    let result = result.map_err(|error| error.into_tool_error(sent.load(Ordering::Relaxed)));
+    let result = result.map_err(|error| {
+        let error = error.into_tool_error(sent.load(Ordering::Relaxed));
+        exchange.secret_mask().error(error)
+    });
     if let Some(session) = exchange.session {
         session.close(&plan.origin).await;
     }
@@ -183,6 +186,7 @@ impl CallExchange<'_> {
         let (mut remaining, mut signed) = (plan.connection.timeout, None);
         let timed_out = || RequestError::Timeout(plan.connection.timeout);
         self.secrets = add_secret_headers(plan, &mut outgoing)?;
+        self.secrets.extend(plan.secret_texts.iter().cloned());
         if let Some(credentials) = &plan.credentials {
             // Before the permit: a slow token endpoint must not block calls of tools that need no token.
             let (start, unsigned) = (Instant::now(), outgoing.clone());
@@ -283,8 +287,12 @@ impl CallExchange<'_> {
     }
 
     async fn read_response(&self, response: OpenResponse, method: &hyper::Method) -> Result<Reply, RequestError> {
+        response::read(self.plan, self.call, response, method, self.secret_mask(), self.effect_on_refusal).await
+    }
+
+    /// Masks the secrets that the requests carried.
+    fn secret_mask(&self) -> SecretMask {
         let session = self.session.iter().flat_map(Session::secrets);
-        let secrets = SecretMask::new(self.secrets.iter().map(|secret| &**secret).chain(session));
-        response::read(self.plan, self.call, response, method, secrets, self.effect_on_refusal).await
+        SecretMask::new(self.secrets.iter().map(|secret| &**secret).chain(session))
     }
 }

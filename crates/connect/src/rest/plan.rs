@@ -3,6 +3,7 @@
 //! In: a [`Rest`]. Out: a plan, or all problems of the settings. The settings are parsed once: the executor uses only the plan.
 
 mod reader;
+mod secret_texts;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use super::{
     Redirects, ResponseFormat, Rest, RestError, Secret, Upstreams, credentials::Credentials, fixed_url,
     request::RequestTemplate, upstream::pool_options,
 };
+use crate::secret_mask::SecretMask;
 use reader::Reader;
 
 /// The compiled settings of a REST tool.
@@ -27,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) pool_options: PoolOptions,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) secret_headers: Vec<(HeaderName, Secret)>,
+    /// Secrets that the settings contain literally.
+    pub(crate) secret_texts: Vec<Arc<str>>,
     pub(crate) connection: ConnectionStateConfig,
     pub(crate) select: Option<String>,
     pub(crate) response_format: ResponseFormat,
@@ -80,6 +84,7 @@ impl Plan {
             return Err(reader.problems);
         };
         let session = rest.session.then(|| session_name(&origin));
+        let secret_texts = secret_texts::of(rest);
         Ok(Self {
             pool: rest.upstreams.pool(&origin, &pool_options),
             credentials: rest.auth.as_ref().map(|auth| Credentials::new(auth, &rest.upstreams)),
@@ -95,7 +100,8 @@ impl Plan {
             redirects: rest.redirects.clone(),
             max_response: rest.max_response,
             max_unpacked: rest.max_unpacked,
-            description: describe(rest, &origin),
+            description: describe(rest, &origin, &secret_texts),
+            secret_texts,
             template,
             origin,
             pool_options,
@@ -124,7 +130,7 @@ fn session_name(origin: &Origin) -> StateName {
 }
 
 /// The request for display. Values of the query and of headers may be secrets, so only their names are included.
-fn describe(rest: &Rest, origin: &Origin) -> Value {
+fn describe(rest: &Rest, origin: &Origin, secrets: &[Arc<str>]) -> Value {
     let url = rest
         .url
         .clone()
@@ -134,10 +140,12 @@ fn describe(rest: &Rest, origin: &Origin) -> Value {
         query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split('=').next().unwrap_or_default());
     let query: Vec<&str> = in_url.chain(rest.query.iter().map(|(name, _)| name.as_str())).collect();
     let headers: Vec<&str> = rest.headers.iter().map(|(name, _)| name.as_str()).collect();
-    json!({
+    let mut description = json!({
         "method": rest.method.to_ascii_uppercase(), "origin": origin.to_string(), "url": url, "query": query,
         "headers": headers, "allowHosts": rest.allow_hosts, "session": rest.session, "select": rest.select,
-    })
+    });
+    SecretMask::new(secrets.iter().map(|secret| &**secret)).value(&mut description);
+    description
 }
 
 /// What the request does depends on this. Secrets are left out, so that a new one voids no grant.

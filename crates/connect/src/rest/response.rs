@@ -42,8 +42,9 @@ pub(crate) async fn read(
     let (kind_headers, size) = (headers.clone(), body.len());
     let decode = move || {
         let mut decoded = decode(expected, &kind_headers, body)?;
-        if let Decoded::Value(value) = &mut decoded {
-            secrets.value(value);
+        match &mut decoded {
+            Decoded::Value(value) => secrets.value(value),
+            Decoded::Binary(bytes) => secrets.bytes(bytes),
         }
         Ok(decoded)
     };

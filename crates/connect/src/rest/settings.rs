@@ -7,6 +7,7 @@ use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use serde_json::Value;
 use toolhub_core::{Arguments, ConnectionStateConfig, Executor, Limits, Retry, ToolBuilder, schema};
+use toolhub_net::SecretText;
 
 use super::{
     Auth, Body, Parameter, RestError, Secret, Upstreams,
@@ -47,6 +48,7 @@ pub struct Rest {
     pub(super) headers: Vec<(String, String)>,
     pub(super) secret_headers: Vec<(String, Secret)>,
     pub(super) cookies: Vec<(String, String)>,
+    pub(super) secret_texts: Vec<SecretText>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<Body>,
     pub(super) auth: Option<Auth>,
@@ -141,6 +143,7 @@ impl Rest {
             headers: Vec::new(),
             secret_headers: Vec::new(),
             cookies: Vec::new(),
+            secret_texts: Vec::new(),
             parameters: Vec::new(),
             body: None,
             auth: None,
@@ -177,6 +180,14 @@ impl Rest {
     #[must_use]
     pub fn secret_header(mut self, name: impl Into<String>, value: Secret) -> Self {
         self.secret_headers.push((name.into(), value));
+        self
+    }
+
+    /// Says that a text in the request is secret, such as a key that is part of the path. It is masked in results, errors and the
+    /// description of the tool. Values of query parameters, headers, cookies and fields with secret names need not be named.
+    #[must_use]
+    pub fn secret_text(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.secret_texts.push(SecretText::new(text));
         self
     }
 

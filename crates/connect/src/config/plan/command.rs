@@ -20,6 +20,7 @@ pub(super) struct CommandPlan {
     program: PathBuf,
     env: BTreeMap<String, SecretText>,
     cwd: PathBuf,
+    secret_texts: Vec<SecretText>,
     pub(super) stateful: bool,
 }
 
@@ -58,7 +59,8 @@ pub(super) fn resolve(
         );
     }
     let cwd = diagnostics.resolve_path(&at.key("cwd"), raw.cwd.as_deref().unwrap_or("."));
-    CommandPlan { raw: raw.clone(), program, env, cwd, stateful }
+    let secret_texts = diagnostics.env().secret_texts(at);
+    CommandPlan { raw: raw.clone(), program, env, cwd, secret_texts, stateful }
 }
 
 /// Checks the state settings of a program.
@@ -126,6 +128,7 @@ impl CommandPlan {
             command = command.env(name, value.reveal());
         }
         command = raw.pass_env.iter().fold(command, command::Command::pass_env);
+        command = self.secret_texts.iter().cloned().fold(command, command::Command::secret_text);
         if !self.cwd.as_os_str().is_empty() {
             command = command.cwd(&self.cwd);
         }

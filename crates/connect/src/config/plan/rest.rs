@@ -25,6 +25,7 @@ pub(super) struct RestPlan {
     auth: Option<rest::Auth>,
     ca_file: Option<PathBuf>,
     connection: ConnectionStateConfig,
+    secret_texts: Vec<SecretText>,
 }
 
 /// The value of a header.
@@ -72,7 +73,8 @@ pub(super) fn resolve(raw: &raw::Rest, at: &KeyPath, diagnostics: &mut Diagnosti
     let auth = raw.auth.as_ref().and_then(|auth| auth.fetch(&at.key("auth"), diagnostics));
     let ca_file = raw.ca_file.as_deref().map(|file| diagnostics.resolve_path(&at.key("ca_file"), file));
     let connection = raw.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
-    let plan = RestPlan { raw: raw.clone(), headers, auth, ca_file, connection };
+    let secret_texts = diagnostics.env().secret_texts(at);
+    let plan = RestPlan { raw: raw.clone(), headers, auth, ca_file, connection, secret_texts };
     let secrets = plan.secrets_to_redact();
     for RestError { setting, problem, .. } in plan.request().problems() {
         // `check_address` has already reported a missing or a second address.
@@ -201,6 +203,7 @@ impl RestPlan {
         if let Some(auth) = &self.auth {
             request = request.auth(auth.clone());
         }
+        request = self.secret_texts.iter().cloned().fold(request, rest::Rest::secret_text);
         request = request.connection(self.connection.clone()).session(raw.session == Some(true));
         if let Some(retry) = raw.connection.as_ref().and_then(raw::Connection::retry) {
             request = request.retry(retry);
