@@ -1,4 +1,5 @@
-//! A small HTTP service for tests that echoes requests, and can be made to fail and recover.
+//! A small HTTP service for tests that echoes requests, and can be made to fail and recover. It echoes `/binary` as bytes, refuses
+//! `/refuse`, and does not echo `/quiet`.
 
 use std::{
     io::{Read, Write},
@@ -43,7 +44,7 @@ impl Service {
     }
 }
 
-/// Reads one request and returns its first line as JSON.
+/// Reads one request and returns it as JSON.
 fn serve(mut client: TcpStream, log: &Mutex<Vec<String>>, healthy: &AtomicBool) {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     let text = loop {
@@ -57,9 +58,19 @@ fn serve(mut client: TcpStream, log: &Mutex<Vec<String>>, healthy: &AtomicBool) 
         }
     };
     let first = text.lines().next().unwrap_or_default().to_owned();
+    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let (mut status, mut kind) = ("200 OK", "application/json");
+    let mut body = serde_json::json!({ "asked": first, "request": text }).to_string();
     log.lock().expect("the lock is not poisoned").push(text);
-    let status = if healthy.load(Ordering::SeqCst) { "200 OK" } else { "503 Service Unavailable" };
-    let body = serde_json::json!({ "asked": first }).to_string();
-    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");
+    match path.as_str() {
+        "/binary" => (kind, body) = ("application/octet-stream", format!("\0\u{1}{body}\0")),
+        "/refuse" => status = "400 Bad Request",
+        "/quiet" => body = "{}".into(),
+        _ => {}
+    }
+    if !healthy.load(Ordering::SeqCst) {
+        status = "503 Service Unavailable";
+    }
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nconnection: close");
     let _ = write!(client, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
 }
