@@ -9,6 +9,7 @@ mod backup;
 mod connection;
 mod epoch;
 mod error;
+mod integrity;
 mod key_file;
 mod open;
 mod quarantine;
@@ -36,6 +37,7 @@ pub use crate::{
     lock::LockHolder,
 };
 pub use error::OpenError;
+use integrity::IntegrityCheck;
 pub use open::Options;
 pub use quarantine::QuarantinedRow;
 pub use restore::{RestoreError, restore};
@@ -63,6 +65,7 @@ use crate::{backup::BackupWorker, change_feed::ChangeFeed, lock::Lock};
 /// backend.
 // The drop order matters: a running backup ends first, the writer closes its connection last, and then the lock is released.
 pub struct Sqlite {
+    _integrity_check: IntegrityCheck,
     file: Arc<StoreFile>,
     backup_worker: BackupWorker,
     readers: read::Readers,

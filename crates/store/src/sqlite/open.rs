@@ -14,6 +14,7 @@ use super::{
     backup::SqliteBackupSource,
     connection, epoch,
     error::OpenError,
+    integrity::IntegrityCheck,
     key_file,
     quarantine::Quarantine,
     read::Readers,
@@ -92,10 +93,11 @@ impl Sqlite {
         let floor = crate::epoch::version_floor(epoch::resolve_on_open(&write_connection).map_err(failed)?);
         let quarantine = Arc::new(Quarantine::load(&write_connection).map_err(failed)?);
         let change_feed = ChangeFeed::new();
-        let readers = Readers::open(&path, quarantine.clone()).map_err(failed)?;
-        let scanners = Scanners::new(&path);
         let io_error = |error| OpenError::Io { path: path.clone(), error };
         let file = Arc::new(StoreFile::new(&path));
+        let integrity_check = IntegrityCheck::start(&file, &write_connection).map_err(io_error)?;
+        let readers = Readers::open(file.clone(), quarantine.clone()).map_err(failed)?;
+        let scanners = Scanners::new(&path);
         let setup = Setup {
             file: file.clone(),
             size_limit: size_limit.clone(),
@@ -107,7 +109,18 @@ impl Sqlite {
         let writer = Writer::spawn(setup, write_connection).map_err(io_error)?;
         let backup_worker =
             BackupWorker::spawn(SqliteBackupSource { path: path.clone(), role }, backups).map_err(io_error)?;
-        Ok(Self { file, backup_worker, readers, scanners, writer, size_limit, seal_key, change_feed, _lock: lock })
+        Ok(Self {
+            _integrity_check: integrity_check,
+            file,
+            backup_worker,
+            readers,
+            scanners,
+            writer,
+            size_limit,
+            seal_key,
+            change_feed,
+            _lock: lock,
+        })
     }
 }
 

@@ -2,17 +2,14 @@
 //!
 //! In: keys. Out: their rows from one snapshot. A failed connection is closed; the next load reopens it.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use rusqlite::{Connection, OptionalExtension, Result};
 use toolhub_storage::{
-    backend::{Row, RowKey, StoreError},
+    backend::{Row, RowKey, StoreError, Table},
     clock::Timestamp,
 };
 
@@ -20,27 +17,31 @@ use super::{
     connection, error,
     quarantine::{self, Quarantine},
     row,
+    store_file::StoreFile,
 };
 
 const LOAD: &str = "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows \
                     WHERE partition = ?1 AND tab = ?2 AND id = ?3";
 
+/// Whether the other index has the row.
+const IS_INDEXED: &str = "SELECT 1 FROM rows INDEXED BY by_id WHERE tab = ?1 AND id = ?2 AND partition = ?3";
+
 /// Connection pool for loads. A load holds a connection for microseconds.
 pub(super) struct Readers {
-    path: PathBuf,
+    file: Arc<StoreFile>,
     connections: Vec<Mutex<Option<Connection>>>,
     next: AtomicUsize,
     quarantine: Arc<Quarantine>,
 }
 
 impl Readers {
-    pub(super) fn open(path: &Path, quarantine: Arc<Quarantine>) -> Result<Self> {
+    pub(super) fn open(file: Arc<StoreFile>, quarantine: Arc<Quarantine>) -> Result<Self> {
         let count = std::thread::available_parallelism().map_or(4, usize::from).clamp(2, 16);
         // One connection is opened now, so that errors surface immediately.
-        let first = Mutex::new(Some(connection::open_reader(path)?));
+        let first = Mutex::new(Some(connection::open_reader(file.path())?));
         let connections =
             std::iter::once(first).chain(std::iter::repeat_with(Mutex::default).take(count - 1)).collect();
-        Ok(Self { path: path.to_owned(), connections, next: AtomicUsize::new(0), quarantine })
+        Ok(Self { file, connections, next: AtomicUsize::new(0), quarantine })
     }
 
     /// The rows of these keys, in the same order.
@@ -48,7 +49,9 @@ impl Readers {
         let mut slot = self.lock_connection();
         let connection = match &mut *slot {
             Some(connection) => connection,
-            closed => closed.insert(connection::open_reader(&self.path).map_err(|error| error::unavailable(&error))?),
+            closed => {
+                closed.insert(connection::open_reader(self.file.path()).map_err(|error| error::unavailable(&error))?)
+            }
         };
         let loaded = if keys.len() == 1 {
             self.load_row(connection, &keys[0], now).map(|row| vec![row])
@@ -84,7 +87,26 @@ impl Readers {
         };
         match load().map_err(|error| error::row_error(key.table, &key.id, &error))? {
             None if self.quarantine.version(name).is_some() => Err(quarantine::quarantined_error(name)),
+            None => self.check_absent(connection, name).map(|()| None),
             found => found.transpose().map(Option::flatten),
+        }
+    }
+
+    /// Whether the claim of an idempotency key is certainly absent: damage must not make a used key look free.
+    fn check_absent(&self, connection: &Connection, name: row::RowName<'_>) -> Result<(), StoreError> {
+        if name.table != Table::Claims {
+            return Ok(());
+        }
+        if let Some(problem) = self.file.damage() {
+            let reason =
+                format!("the file is damaged ({problem}), so that a used key may be missing; restore a backup");
+            return Err(name.damaged_error(reason));
+        }
+        let find = || connection.prepare_cached(IS_INDEXED)?.exists((name.table.as_str(), name.id, name.partition));
+        match find() {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(name.damaged_error("one index of the file has it and another one has not")),
+            Err(error) => Err(error::row_error(name.table, &name.id.into(), &error)),
         }
     }
 }

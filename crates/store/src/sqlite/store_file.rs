@@ -1,11 +1,14 @@
-//! The file of the store on disk: whether it is still the one that was opened, and whether the disk is full.
+//! The file of the store on disk: whether it is still the one that was opened, whether it is damaged, and whether the disk is full.
 //!
 //! In: the path, and how the last write ended. Out: the reason why nothing can be written. A file that was deleted or replaced
 //! stays open, and what is written to it would be lost when the process ends.
 
 use std::{
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use toolhub_storage::backend::StoreError;
@@ -20,6 +23,8 @@ pub(super) struct StoreFile {
     identity: Option<FileIdentity>,
     /// Whether the last write failed because the disk was full.
     is_disk_full: AtomicBool,
+    /// The first problem that the check of the file found.
+    damage: OnceLock<String>,
 }
 
 /// Device and inode.
@@ -31,7 +36,8 @@ impl StoreFile {
         let mut wal = path.as_os_str().to_owned();
         wal.push("-wal");
         let identity = identify(path);
-        Self { path: path.to_owned(), wal: wal.into(), identity, is_disk_full: AtomicBool::new(false) }
+        let (path, is_disk_full) = (path.to_owned(), AtomicBool::new(false));
+        Self { path, wal: wal.into(), identity, is_disk_full, damage: OnceLock::new() }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -59,6 +65,20 @@ impl StoreFile {
         if self.is_disk_full.swap(is_full, Ordering::Relaxed) != is_full && is_full {
             tracing::error!(store = %self.path.display(), "the disk is full: nothing can be stored");
         }
+    }
+
+    /// Records what the check of the file found.
+    pub(super) fn set_damaged(&self, problem: String) {
+        tracing::error!(
+            store = %self.path.display(), problem,
+            "the store's file is damaged: intact records are served, and calls with new idempotency keys are refused; restore a backup"
+        );
+        let _ = self.damage.set(problem);
+    }
+
+    /// What the check of the file found.
+    pub(super) fn damage(&self) -> Option<&str> {
+        self.damage.get().map(String::as_str)
     }
 
     /// Why nothing can be written now.

@@ -3,9 +3,15 @@
 use std::{fs, path::Path};
 
 use fastrand::Rng;
-use toolhub_storage::backend::{Backend, Batch, Change, Expect, RowVersion, Scan, Scope, StoreError, Table, Write};
+use toolhub_storage::backend::{
+    Backend, Batch, Change, Expect, Partition, PartitionKind, RowKey, RowVersion, Scan, Scope, StoreError, Table, Write,
+};
 use toolhub_store::{Sqlite, sqlite::Options};
 use toolhub_testkit::{TempFolder, soak};
+use toolhub_types::{
+    ids::{IdempotencyKey, Tenant},
+    tool::ToolName,
+};
 
 use crate::{
     fixtures::{NOW, commit, get, open, put, thread},
@@ -206,4 +212,42 @@ async fn no_mutation_of_the_file_or_its_log_makes_anybody_fall_over() {
     });
     assert!(refused < mutants / 2, "most damage leaves a store that opens: {refused}");
     assert!(intact as u64 > mutants * 10, "and most of its rows are served: {intact}");
+}
+
+/// Where the claim of an idempotency key is stored.
+fn claim(number: usize) -> RowKey {
+    let key = IdempotencyKey::new(format!("order-{number}")).unwrap();
+    let kind = PartitionKind::Key(ToolName::new("pay").unwrap(), key);
+    RowKey { partition: Partition { tenant: Tenant::default(), kind }, table: Table::Claims, id: "request".into() }
+}
+
+#[tokio::test]
+async fn in_a_damaged_file_no_claimed_key_looks_free() {
+    const CLAIMS: usize = 300;
+    let folder = TempFolder::in_memory();
+    {
+        let store = open(&folder.join("store"));
+        fill(&store).await;
+        for RowKey { partition, table, id } in (0..CLAIMS).map(claim) {
+            let write = Write { table, id, ..put("", br#"{"call":"1","digest":"0123456789abcdef"}"#) };
+            store.commit(Batch::new(partition).with(write), NOW).await.unwrap();
+        }
+    }
+    let (intact, mut claimed) = (fs::read(folder.join("store")).unwrap(), 0);
+    for seed in 0..soak(300, 5_000) {
+        let (mut file, mut random) = (intact.clone(), Rng::with_seed(seed));
+        mutate(&mut file, &mut random);
+        fs::write(folder.join("mutant"), file).unwrap();
+        if let Ok(store) = Sqlite::open(folder.join("mutant"), Options::default()) {
+            for number in 0..CLAIMS {
+                let found = store.load(&[claim(number)], NOW).await;
+                assert_ne!(found, Ok(vec![None]), "claim {number} looks free in mutant {seed}");
+                claimed += u64::from(found.is_ok());
+            }
+        }
+        for suffix in ["", "-wal", "-shm", ".lock"] {
+            let _ = fs::remove_file(folder.join(format!("mutant{suffix}")));
+        }
+    }
+    assert!(claimed > soak(300, 5_000) * 100, "most claims are served: {claimed}");
 }
