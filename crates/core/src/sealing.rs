@@ -70,6 +70,10 @@ impl Sealer {
 
     /// The sealed form of arguments; `None` if they have nothing to seal.
     pub(crate) fn sealed(&self, arguments: &CompactJson, record: &str) -> Option<CompactJson> {
+        let has_none = |text: &str| !text.contains(SealKey::PREFIX) && !self.redactor.may_find_secrets(text.as_bytes());
+        if arguments.large_text().is_some_and(has_none) {
+            return None;
+        }
         let value = arguments.to_value();
         self.has_secrets(&value).then(|| {
             let mut value = value.into_owned();
@@ -152,6 +156,14 @@ mod tests {
             (Err(UnsealError), Ok(()))
         );
         assert_eq!(text, malformed);
-        assert_eq!(sealer.sealed(&json!({"city": "Ulm", "token": null}).into(), "a"), None);
+        let long = "x".repeat(100_000);
+        for (arguments, has_secrets) in [
+            (json!({"city": "Ulm", "token": null}), false),
+            (json!({"city": long}), false),
+            (json!({"city": long, "token": "x"}), true),
+            (json!({"city": long, "odd": "sealed:v1:"}), true),
+        ] {
+            assert_eq!(sealer.sealed(&arguments.into(), "a").is_some(), has_secrets);
+        }
     }
 }

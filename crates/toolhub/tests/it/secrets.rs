@@ -345,6 +345,27 @@ async fn a_name_that_is_no_pattern_is_refused() {
 }
 
 #[tokio::test]
+async fn malformed_arguments_that_name_a_secret_are_shown_to_nobody() {
+    let store = Arc::new(Memory::new());
+    let (look, looked) = scripted("look", []);
+    let hub = ToolHub::builder().shared_store(store.clone()).tool(look).build().await.unwrap();
+    let mut broken = calls_reply([("look", json!({}))]).unwrap();
+    broken.calls[0].malformed = Some(format!(r#"{{"api_key": "{SECRET}"#));
+    let mut harmless = calls_reply([("look", json!({}))]).unwrap();
+    harmless.calls[0].malformed = Some(r#"{"city": "Ulm"#.into());
+    let model = ScriptedModel::new([Ok(broken), Ok(harmless), text_reply("Sorry.")]);
+    let agent = AgentBuilder::new(model.clone()).build(&hub).await.unwrap();
+    agent.invoke("Look").await.unwrap();
+    assert_eq!(looked.recorded_arguments(), [json!(null); 0]);
+    let stored = dump_tables(&store, Table::ALL).await;
+    assert!(stored.contains("Ulm") && !stored.contains(SECRET), "{stored}");
+    let messages = AgentService::new(&hub).messages(&Tenant::default(), agent.thread(), 10, None).await.unwrap();
+    let shown = serde_json::to_string(&messages).unwrap();
+    assert!(shown.contains("They began: {") && shown.contains("They began: [redacted]"), "{shown}");
+    assert!(!shown.contains(SECRET) && !shown.contains("sealed:"), "{shown}");
+}
+
+#[tokio::test]
 async fn whoever_looks_at_a_conversation_is_not_shown_what_its_calls_were_given_in_secret() {
     let (look, looked) = scripted("look", []);
     let hub = ToolHub::builder().tool(look.read_only()).redact(["*pin*"]).build().await.unwrap();

@@ -56,6 +56,15 @@ impl CompactJson {
         }
     }
 
+    /// The text, if it is kept as text.
+    #[must_use]
+    pub fn large_text(&self) -> Option<&str> {
+        match &self.0 {
+            Form::Parsed(_) => None,
+            Form::Text(large) => Some(large.text.get()),
+        }
+    }
+
     /// The memory that it takes in this form.
     #[must_use]
     pub fn compact_bytes(&self) -> usize {
