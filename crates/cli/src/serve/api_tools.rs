@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use toolhub::{
     ToolBuilder,
     backend::{
-        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Scan, Scope, StoreError, Table, Write,
+        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, Scan, Scope, StoreError, Table,
+        Write,
     },
     clock::{Clock, SystemClock},
     ids::Tenant,
@@ -18,8 +19,10 @@ use toolhub::{
 
 use crate::config::{self, Problem};
 
-/// Schema version of a row.
-const ROW_SCHEMA: u32 = 1;
+/// Schema version of a row with a definition as it was sent.
+const PLAIN_SCHEMA: u32 = 1;
+/// Schema version of a row with a sealed definition.
+const SEALED_SCHEMA: u32 = 2;
 /// Keys whose inner keys are free-form, and are not converted to snake case.
 const FREE_FORM_KEYS: [&str; 7] = ["body", "form", "headers", "metadata", "parameters", "query", "tokenFields"];
 /// Keys that are only allowed in a config file, and what to do instead.
@@ -199,9 +202,13 @@ pub(super) async fn load_all(store: &Arc<dyn Backend>) -> Result<BTreeMap<String
     loop {
         let page = store.scan(scan.clone(), SystemClock.now()).await?;
         for (key, row) in page.rows {
-            match serde_json::from_slice(&row.value) {
-                Ok(request) if row.schema == ROW_SCHEMA => drop(stored.insert(key.id.to_string(), request)),
-                _ => tracing::warn!(tool = %key.id, "cannot read the stored definition of a tool"),
+            match decode(store, &key.id, &row) {
+                Some(request) => drop(stored.insert(key.id.to_string(), request)),
+                None if row.schema == SEALED_SCHEMA => tracing::warn!(
+                    tool = %key.id,
+                    "cannot decrypt the stored definition of a tool: the key file of the store is missing or another one; create the tool again"
+                ),
+                None => tracing::warn!(tool = %key.id, "cannot read the stored definition of a tool"),
             }
         }
         match page.next {
@@ -226,13 +233,39 @@ pub(super) async fn load_one(store: &Arc<dyn Backend>, name: &str) -> Result<Opt
 pub(super) async fn save(store: &Arc<dyn Backend>, name: &str, request: Option<&Value>) -> Result<(), StoreError> {
     let change = match request {
         Some(request) => {
-            Change::Put { value: request.to_string().into_bytes().into(), schema: ROW_SCHEMA, expires: None }
+            let (text, schema) = encode(store, name, request);
+            Change::Put { value: text.into_bytes().into(), schema, expires: None }
         }
         None => Change::Remove,
     };
     let write =
         Write { table: Table::Tools, id: name.into(), expect: Expect::Any, change, durability: Durability::PowerSafe };
     store.commit(Batch::new(partition()).with(write), SystemClock.now()).await.map(drop)
+}
+
+/// A definition for the store, and its schema version. That of a request may have a secret anywhere, so it is sealed as a whole.
+fn encode(store: &Arc<dyn Backend>, name: &str, request: &Value) -> (String, u32) {
+    match store.seal_key().filter(|_| request.get("builtin").is_none()) {
+        Some(key) => (Value::from(key.seal(&sealed_for(name), &request.to_string())).to_string(), SEALED_SCHEMA),
+        None => (request.to_string(), PLAIN_SCHEMA),
+    }
+}
+
+/// The definition in a row; `None` if it cannot be read.
+fn decode(store: &Arc<dyn Backend>, name: &str, row: &Row) -> Option<Value> {
+    match row.schema {
+        PLAIN_SCHEMA => serde_json::from_slice(&row.value).ok(),
+        SEALED_SCHEMA => {
+            let sealed: String = serde_json::from_slice(&row.value).ok()?;
+            serde_json::from_str(&store.seal_key()?.unseal(&sealed_for(name), &sealed)?).ok()
+        }
+        _ => None,
+    }
+}
+
+/// The record that a sealed definition belongs to.
+fn sealed_for(name: &str) -> String {
+    format!("tools/{name}")
 }
 
 fn partition() -> Partition {

@@ -43,12 +43,17 @@ mode = "keys"
 name = "ops"
 hash = { env = "OPS_HASH" }
 scopes = ["admin"]
+[server]
+tool_hosts = ["127.0.0.1"]
 [telemetry]
 redact = ["Salary*"]
 log = { level = "trace", format = "json" }
 [llm]
 provider = "scripted"
 script = "script.toml"
+[agents.default]
+[agents.outside]
+tool_execution = "external"
 [tools.header]
 url = "SERVICE/header"
 headers = { X-Api-Key = "canary-header-literal", X-Custom = { env = "HEADER_VALUE" } }
@@ -139,6 +144,9 @@ const SCRIPT: &str = r#"
 [[turn]]
 when = { user = "log in" }
 call = [{ tool = "login", args = { session_token = "canary-argument-of-model" } }]
+[[turn]]
+when = { user = "outside" }
+call = [{ tool = "login", args = { session_token = "given-to-an-executor" } }]
 [[turn]]
 when = { user = "mistake" }
 call = [{ tool = "login", args = { pin_token = "canary-invalid-argument-of-model" } }]
@@ -245,11 +253,23 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
     for (_, secret) in &VARIABLES[..8] {
         assert!(requests.contains(secret), "the service got {secret}");
     }
+    let made = json!({"name": "made", "url": format!("{address}/made"),
+        "auth": {"type": "bearer", "token": "canary-tool-made-over-the-api"}});
+    let (status, text) = send("POST /api/v1/tools", &made);
+    assert_eq!(status, 201, "{text}");
+    findings.add("created tool", text);
+    findings.add("answer of made", send("POST /api/v1/tools/made/calls", &json!({"arguments": {}})).1);
     for content in ["log in", "mistake"] {
         let (status, text) = send("POST /api/v1/threads/talk/messages", &json!({ "content": content }));
         assert_eq!(status, 200, "{text}");
         findings.add("message", text);
     }
+    // An external executor gets the secrets of its calls; nothing else does.
+    let message = json!({"content": "outside", "agent": "outside"});
+    let (_, waiting) = send("POST /api/v1/threads/outside/messages", &message);
+    assert!(waiting.contains("given-to-an-executor"), "{waiting}");
+    findings.add("export", send("GET /api/v1/threads/outside/export", &Value::Null).1);
+    findings.add("messages", send("GET /api/v1/threads/outside/messages", &Value::Null).1);
     // One call is used, one edited but not made again, one stays open.
     let mut ask = |password: &str, thread: &str| {
         let body = json!({"arguments": {"password": password}, "threadId": thread});
@@ -345,6 +365,8 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
     assert!(is_searched("toolhub.db") && is_searched("backups"), "store and backup hold the open calls");
     let digits = hash.trim_start_matches("sha256:");
     findings.assert_none(&[PLANTED, BASIC_PAIR, key, digits]);
+    findings.0.retain(|(place, _)| place != "GET /api/v1/runs");
+    findings.assert_none(&["given-to-an-executor"]);
 
     // The sealed call goes on with its secret.
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
@@ -355,4 +377,22 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
     let call = answered.json()["callId"].as_str().expect("a call").to_owned();
     let ended = connection.send(&format!("GET /api/v1/calls/{call}/events"), &own, "").text;
     assert!(ended.contains(&format!("\"output\":{}", "canary-open-argument".len())), "{ended}");
+    let asked = connection.send("POST /api/v1/tools/made/calls", &own, "{}").text;
+    assert!(
+        asked.contains("/made") && service.requests().concat().contains("canary-tool-made-over-the-api"),
+        "{asked}"
+    );
+    server.signal("KILL");
+    server.wait_for_exit();
+
+    // Without the key the tool is left out, and all else is there.
+    fs::remove_file(folder.path().join(".toolhub/toolhub.db.key")).expect("the store has a key");
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+    let mut connection = HttpConnection::connect(server.port);
+    assert_eq!(connection.send("GET /api/v1/tools/made", &own, "").status, 404);
+    assert_eq!(connection.send(&format!("GET /api/v1/calls/{call}"), &own, "").status, 200);
+    assert_eq!(connection.send("POST /api/v1/tools", &own, &made.to_string()).status, 201);
+    server.signal("TERM");
+    let (_, _, log) = server.wait_for_exit();
+    assert!(log.contains("cannot decrypt the stored definition"), "{log}");
 }
