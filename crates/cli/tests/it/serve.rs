@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod clock_jump;
 mod connection;
 mod dead_ends;
 mod imports;
