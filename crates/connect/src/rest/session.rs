@@ -1,7 +1,7 @@
 //! The session of a thread with a service: its cookies.
 //!
-//! In: a call in a thread. Out: the cookies to send; at the end, changed cookies are written to the thread's state. Cookies are state
-//! of kind `cache`: they outlive the process and expire.
+//! In: a call in a thread. Out: the cookies to send; at the end, changed cookies are written to the thread's state, sealed. Cookies are
+//! state of kind `cache`: they outlive the process and expire.
 
 use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
@@ -35,7 +35,7 @@ impl<'a> Session<'a> {
     /// Loads the session of the call's thread.
     pub(crate) async fn open(call: &'a CallContext, name: &StateName, origin: &Origin) -> Result<Self, ToolError> {
         let state = call.state(name).map_err(session_error)?;
-        let jar = load_cookies(&state, origin).await?;
+        let jar = load_cookies(call, &state, origin).await?;
         Ok(Self { call, state, jar, set_cookies: Vec::new() })
     }
 
@@ -73,11 +73,12 @@ impl<'a> Session<'a> {
         }
         // Calls of one thread may end concurrently; each applies its changes to the latest stored cookies.
         let _guard = write_lock(&self.state).lock().await;
-        let mut jar = load_cookies(&self.state, origin).await?;
+        let mut jar = load_cookies(self.call, &self.state, origin).await?;
         for (set, path) in &self.set_cookies {
             jar.apply_set_cookie(set, &origin.host, path, now);
         }
-        let data = json!({"host": origin.authority(), "cookies": jar});
+        let mut data = json!({"host": origin.authority(), "cookies": jar});
+        self.call.sealer().seal(&mut data, &sealed_for(self.call, &self.state));
         let ttl = jar.max_lifetime(now).max(SESSION_COOKIE_TTL).min(MAX_COOKIE_TTL);
         self.state.set(StateKind::Cache, data, Some(ttl)).await.map(|_| ()).map_err(session_error)
     }
@@ -90,12 +91,21 @@ fn write_lock(state: &ContextState) -> &'static Mutex<()> {
     &WRITE_LOCKS[usize::try_from(hash % 64).unwrap_or_default()]
 }
 
-async fn load_cookies(state: &ContextState, origin: &Origin) -> Result<CookieJar, ToolError> {
+/// The record that sealed cookies belong to.
+fn sealed_for(call: &CallContext, state: &ContextState) -> String {
+    format!("{}/{}", call.tenant(), state.id())
+}
+
+async fn load_cookies(call: &CallContext, state: &ContextState, origin: &Origin) -> Result<CookieJar, ToolError> {
     // State names are shorter than host names, so two hosts may share a state. Their cookies must not mix.
     let stored = state.get(StateKind::Cache).await.map_err(session_error)?;
     let stored = stored.filter(|entry| entry.data["host"] == origin.authority());
-    // Unreadable cookies are dropped: the service sets them again.
-    Ok(stored.and_then(|entry| serde_json::from_value(entry.data["cookies"].clone()).ok()).unwrap_or_default())
+    // Unreadable cookies, also those whose key is gone, are dropped: the service sets them again.
+    let cookies = stored.and_then(|mut entry| {
+        call.sealer().unseal(&mut entry.data, &sealed_for(call, state)).ok()?;
+        serde_json::from_value(entry.data["cookies"].take()).ok()
+    });
+    Ok(cookies.unwrap_or_default())
 }
 
 fn session_error(error: toolhub_core::StateError) -> ToolError {

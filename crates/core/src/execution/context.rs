@@ -19,6 +19,7 @@ use crate::{
     blocking::StuckCounter,
     call::Call,
     execution::{CallEnvelope, CallSlot, WeakSlot},
+    sealing::Sealer,
     services::Services,
 };
 use toolhub_state::{ConnectionHold, ContextId, ContextState, StateCheckouts, StateError};
@@ -111,6 +112,12 @@ impl CallContext {
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.call().tenant
+    }
+
+    /// Seals secrets in states that other crates write.
+    #[doc(hidden)]
+    pub fn sealer(&self) -> &Sealer {
+        &self.services().sealer
     }
 
     /// The caller.

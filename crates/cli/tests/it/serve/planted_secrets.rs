@@ -71,6 +71,9 @@ auth = { type = "basic", username = "me", password = { file = "password.txt" } }
 [tools.key]
 url = "SERVICE/key"
 auth = { type = "api_key", name = "appid", in = "query", value = { env = "QUERY_KEY" } }
+[tools.session]
+url = "SERVICE/session"
+session = true
 [tools.binary]
 url = "SERVICE/binary"
 auth = { type = "bearer", token = { env = "BINARY_TOKEN" } }
@@ -207,7 +210,9 @@ fn follow_events(port: u16, key: &str) -> thread::JoinHandle<String> {
 /// The arguments of each tool, and what its answer contains.
 fn calls() -> Vec<(&'static str, Value, &'static str)> {
     let (success, failure) = ("\"status\":\"success\"", "\"status\":\"error\"");
-    let plain = ["header", "query", "path", "bearer", "basic", "key", "binary", "body", "result", "keeper"];
+    let plain = [
+        "header", "query", "path", "bearer", "basic", "key", "session", "session", "binary", "body", "result", "keeper",
+    ];
     let mut calls: Vec<_> = plain.into_iter().map(|tool| (tool, json!({}), success)).collect();
     calls.extend(["refused", "error", "stderr", "broken"].into_iter().map(|tool| (tool, json!({}), failure)));
     calls.extend([
@@ -250,7 +255,7 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
         findings.add(format!("answer of {tool}"), text);
     }
     let requests = service.requests().join("\n");
-    for (_, secret) in &VARIABLES[..8] {
+    for (_, secret) in VARIABLES[..8].iter().chain(&[("", "sid=canary-cookie-of-service")]) {
         assert!(requests.contains(secret), "the service got {secret}");
     }
     let made = json!({"name": "made", "url": format!("{address}/made"),

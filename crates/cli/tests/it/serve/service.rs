@@ -1,5 +1,5 @@
 //! A small HTTP service for tests that echoes requests, and can be made to fail and recover. It echoes `/binary` as bytes, refuses
-//! `/refuse`, and does not echo `/quiet`.
+//! `/refuse`, sets a cookie for `/session`, and does not echo `/quiet`.
 
 use std::{
     io::{Read, Write},
@@ -64,6 +64,7 @@ fn serve(mut client: TcpStream, log: &Mutex<Vec<String>>, healthy: &AtomicBool) 
     log.lock().expect("the lock is not poisoned").push(text);
     match path.as_str() {
         "/binary" => (kind, body) = ("application/octet-stream", format!("\0\u{1}{body}\0")),
+        "/session" => kind = "application/json\r\nset-cookie: sid=canary-cookie-of-service",
         "/refuse" => status = "400 Bad Request",
         "/quiet" => body = "{}".into(),
         _ => {}
