@@ -40,7 +40,7 @@ fn config_keys() -> BTreeMap<(String, String), (String, String)> {
 fn amount(text: &str) -> u64 {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let number: u64 = digits.parse().unwrap_or_else(|_| panic!("`{text}` is no amount"));
-    let unit: String = text.chars().filter(|c| c.is_ascii_alphabetic()).collect();
+    let unit: String = text.chars().filter(char::is_ascii_alphabetic).collect();
     number
         * match unit.as_str() {
             "" | "s" => 1,
