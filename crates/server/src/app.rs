@@ -11,8 +11,8 @@ use toolhub_core::{
 };
 
 use crate::{
-    audit::Audit, host_control::HostControl, keys::Keys, metrics::Metrics, origin_check::OriginCheck,
-    settings::Settings,
+    admission::Admission, audit::Audit, host_control::HostControl, keys::Keys, metrics::Metrics,
+    origin_check::OriginCheck, settings::Settings,
 };
 
 /// Cheap to clone; all clones share one server.
@@ -32,6 +32,7 @@ struct Inner {
     meters: Metrics,
     started: Instant,
     stopping: CancellationToken,
+    admission: Arc<Admission>,
 }
 
 impl App {
@@ -44,7 +45,7 @@ impl App {
         let (origin_check, keys) = (OriginCheck::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
         let audit = Audit::new(store.clone(), settings.audit_retention);
         let (meters, started, stopping) = (Metrics::default(), Instant::now(), CancellationToken::new());
-        let agents = OnceLock::new();
+        let (agents, admission) = (OnceLock::new(), Admission::new(settings.limits.connections.max(1)));
         Self(Arc::new(Inner {
             hub,
             store,
@@ -57,6 +58,7 @@ impl App {
             meters,
             started,
             stopping,
+            admission,
         }))
     }
 
@@ -108,6 +110,11 @@ impl App {
     /// The server's own metrics.
     pub(crate) fn meters(&self) -> &Metrics {
         &self.0.meters
+    }
+
+    /// The requests that are executed at the moment.
+    pub(crate) fn admission(&self) -> &Arc<Admission> {
+        &self.0.admission
     }
 
     /// When the server started.

@@ -4,7 +4,7 @@
 //! property of the route, not of the path. Catches a panic of the handler, so that a bug ends one request and not the
 //! connection.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     extract::Request,
@@ -13,18 +13,23 @@ use axum::{
 };
 use futures_util::FutureExt;
 use tokio::time::Instant;
-use toolhub_core::ToolName;
+use toolhub_core::{CallError, ErrorKind, ToolName};
 
 use crate::{
     access_log,
+    admission::{Permit, Priority},
     app::App,
     audit,
+    connections::{ConnState, Executing, Holder},
     metrics::RouteMeter,
     problem::{Code, Problem},
     request_info::RequestInfo,
-    scope::{Access, Principal},
+    scope::{Access, Principal, Scope},
     settings::Auth,
 };
+
+/// When a client that was refused because of the load should try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Builds a page for a browser that sends no key, from the head of its request. It must show no data.
 pub(crate) type KeyPage = fn(&App, &mut Parts) -> Response;
@@ -39,6 +44,7 @@ pub(crate) struct RouteGuard {
     pub(crate) audited: Option<&'static str>,
     pub(crate) meter: Arc<RouteMeter>,
     pub(crate) key_page: Option<KeyPage>,
+    pub(crate) is_health_check: bool,
 }
 
 /// Logs and counts a request that no route handles, and answers with `problem`.
@@ -57,12 +63,17 @@ impl RouteGuard {
         F: Future<Output = Response>,
     {
         let summary = RequestSummary::of(&request);
-        let (response, principal) = match self.admit(request.headers(), summary.info.as_ref()).await {
+        let admitted = self.admit(request.headers(), summary.info.as_ref()).await.and_then(|principal| {
+            let conn = request.extensions_mut().remove::<Arc<ConnState>>();
+            Ok((conn.map(|conn| self.begin_execution(&conn, principal.as_ref())).transpose()?, principal))
+        });
+        let (response, principal) = match admitted {
             Err(problem) => match self.key_page.filter(|_| is_browser_without_key(&problem, request.headers())) {
                 Some(page) => (unauthorized(page(&self.app, &mut request.into_parts().0)), None),
                 None => (refusal_response(problem), None),
             },
-            Ok(principal) => {
+            // Held until the response begins.
+            Ok((_execution, principal)) => {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
                 }
@@ -134,6 +145,24 @@ impl RouteGuard {
         Ok(Some(principal))
     }
 
+    /// Whether the request may be executed now: many that are leave places for other clients, administrators and health
+    /// checks.
+    fn begin_execution(
+        &self,
+        conn: &Arc<ConnState>,
+        principal: Option<&Principal>,
+    ) -> Result<(Permit, Option<Executing>), Problem> {
+        let has_keys = matches!(self.app.settings().auth, Auth::Keys(_));
+        if let Some(principal) = principal {
+            conn.on_authenticated(has_keys.then(|| Holder::of_key(principal)).as_ref());
+        }
+        let is_admin = has_keys && principal.is_some_and(|principal| principal.has_scope(Scope::Admin));
+        let is_reserved = self.is_health_check || is_admin || self.access == Access::Needs(Scope::Admin);
+        let priority = if is_reserved { Priority::Reserved } else { Priority::Normal };
+        let permit = self.app.admission().try_acquire(conn.holder(), priority).ok_or_else(overloaded_problem)?;
+        Ok((permit, principal.is_some().then(|| conn.begin_execution())))
+    }
+
     async fn authenticate_key(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let key = match (values.next(), values.next()) {
@@ -144,6 +173,14 @@ impl RouteGuard {
         let found = self.app.keys().find(key, self.app.now()).await?;
         found.map(Some).ok_or_else(invalid_key_problem)
     }
+}
+
+/// The problem for a request that finds too many others being executed.
+fn overloaded_problem() -> Problem {
+    let mut error = CallError::new(ErrorKind::Overloaded)
+        .operator("the server executes as many requests as it may (`server.max_connections`)");
+    error.retry_after = Some(RETRY_AFTER);
+    Problem::from(error)
 }
 
 /// The response to a refused request. HTTP requires `WWW-Authenticate` with a 401.

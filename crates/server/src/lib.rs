@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod admission;
 mod api;
 mod app;
 mod audit;
 mod auth;
 mod body_error;
+mod connections;
 mod duration_param;
 mod extract;
 mod handler;

@@ -5,7 +5,6 @@
 
 mod body;
 mod conn_service;
-mod conn_state;
 mod exposure;
 mod standby;
 mod tracked_io;
@@ -27,23 +26,25 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 use tokio_util::task::TaskTracker;
 use toolhub_core::backend::StoreError;
 
 pub(crate) use conn_service::answer;
 
-use crate::{app::App, keys::KeyError, links, settings::Auth};
+use crate::{
+    app::App,
+    connections::{ConnCommand, Connections, Registration},
+    keys::KeyError,
+    links,
+    settings::Auth,
+};
 use conn_service::ConnService;
-use conn_state::{ConnCommand, Connections};
 use exposure::{ExposureError, check_exposure};
 use standby::Standby;
 use tracked_io::TrackedIo;
 
-/// How long a new connection may wait for a permit: when idle connections were evicted, and when none could be.
-const PERMIT_TIMEOUTS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(500));
 /// How long partly received requests may still reach the hub after shutdown was requested.
 const INFLIGHT_GRACE: Duration = Duration::from_secs(1);
 /// First and longest wait after an accept that failed for lack of a resource (file descriptors, memory).
@@ -154,8 +155,7 @@ impl BoundServer {
         let acceptor = Acceptor {
             router,
             builder: Arc::new(builder(&app)),
-            connections: Connections::new(),
-            permits: Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS))),
+            connections: Connections::new(&limits),
             tasks: TaskTracker::new(),
             app,
         };
@@ -196,7 +196,6 @@ struct Acceptor {
     router: Router,
     builder: Arc<Builder<TokioExecutor>>,
     connections: Arc<Connections>,
-    permits: Arc<Semaphore>,
     tasks: TaskTracker,
 }
 
@@ -219,17 +218,17 @@ impl Acceptor {
                     } else {
                         tracing::warn!(%error, "accept failed; backing off");
                     }
-                    self.connections.evict_idle();
+                    self.make_room();
                     tokio::time::sleep(delay).await;
                     delay = (delay * 2).min(ACCEPT_BACKOFF.1);
                     continue;
                 }
             };
             delay = ACCEPT_BACKOFF.0;
-            match self.acquire_permit().await {
-                Some(permit) => {
+            match self.register(peer) {
+                Some(registration) => {
                     meter.accepted.fetch_add(1, Relaxed);
-                    self.serve(tcp, peer, permit);
+                    self.serve(tcp, peer, registration);
                 }
                 None => {
                     meter.refused.fetch_add(1, Relaxed);
@@ -238,29 +237,32 @@ impl Acceptor {
         }
     }
 
-    /// Acquires a connection permit. When none is free, evicts idle connections and waits for one of theirs.
-    async fn acquire_permit(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-            return Some(permit);
-        }
-        let closed = self.connections.evict_idle();
-        self.app.meters().listener.evicted.fetch_add(closed as u64, Relaxed);
-        let wait = if closed > 0 { PERMIT_TIMEOUTS.0 } else { PERMIT_TIMEOUTS.1 };
-        timeout(wait, self.permits.clone().acquire_owned()).await.ok()?.ok()
+    /// Finds a place for a new connection; closes others if there is none.
+    fn register(&self, peer: SocketAddr) -> Option<Registration> {
+        let registration = self.connections.register(peer.ip());
+        registration.or_else(|| {
+            self.make_room();
+            self.connections.register(peer.ip())
+        })
     }
 
-    fn serve(&self, tcp: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
+    fn make_room(&self) {
+        let displaced = self.connections.make_room();
+        self.app.meters().listener.displaced.fetch_add(displaced as u64, Relaxed);
+    }
+
+    fn serve(&self, tcp: TcpStream, peer: SocketAddr, registration: Registration) {
         // Responses are small and complete: Nagle's algorithm would only delay them.
         let _ = tcp.set_nodelay(true);
-        let registration = self.connections.register();
-        let conn = registration.conn.clone();
-        let service = ConnService { router: self.router.clone(), app: self.app.clone(), conn: conn.clone(), peer };
+        let (conn, connections) = (registration.conn.clone(), self.connections.clone());
+        let service =
+            ConnService { router: self.router.clone(), app: self.app.clone(), connections, conn: conn.clone(), peer };
         let (builder, app) = (self.builder.clone(), self.app.clone());
         self.tasks.spawn(async move {
             app.meters().listener.open.fetch_add(1, Relaxed);
             let _open_count = OpenCountGuard(&app);
             let mut connection =
-                pin!(builder.serve_connection(TokioIo::new(TrackedIo::new(tcp, registration, permit)), service));
+                pin!(builder.serve_connection(TokioIo::new(TrackedIo::new(tcp, registration)), service));
             let mut known = ConnCommand::Serve;
             poll_fn(|cx| {
                 loop {

@@ -40,10 +40,12 @@ pub(crate) struct RouteMeter {
 pub(crate) struct ListenerMeter {
     pub(crate) open: AtomicUsize,
     pub(crate) accepted: AtomicU64,
-    /// Closed right after the accept, because no permit was free.
+    /// Closed right after the accept, because no other one could be closed to make room.
     pub(crate) refused: AtomicU64,
-    /// Idle ones closed to free a permit.
-    pub(crate) evicted: AtomicU64,
+    /// Closed to make room.
+    pub(crate) displaced: AtomicU64,
+    /// Event streams ended to make room for another one.
+    pub(crate) ended_streams: AtomicU64,
     /// Aborted because of a timeout.
     pub(crate) timed_out: AtomicU64,
 }

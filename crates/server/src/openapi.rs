@@ -21,6 +21,8 @@ use crate::{
 /// Problems that every route may answer with.
 const COMMON_CODES: &[Code] =
     &[Code::MISDIRECTED, Code::FOREIGN_ORIGIN, Code::TOO_SLOW, Code::TOO_LARGE, Code::INTERNAL, Code::SHUTTING_DOWN];
+/// Refusals of every route while the server is full.
+const COMMON_ERRORS: &[ErrorKind] = &[ErrorKind::Overloaded];
 /// Problems of every route that requires a key.
 const AUTH_CODES: &[Code] = &[Code::UNAUTHENTICATED, Code::FORBIDDEN];
 /// Problems of routes with a body.
@@ -140,7 +142,7 @@ fn describe_operation(
         codes.entry(Code::INVALID_KEY.status).or_default().push(Code::INVALID_KEY.name);
     }
     let idempotency_errors = if route.replays_responses { IDEMPOTENCY_ERRORS } else { &[] };
-    for kind in route.refusals.iter().chain(idempotency_errors) {
+    for kind in route.refusals.iter().chain(COMMON_ERRORS).chain(idempotency_errors) {
         codes.entry(kind.row().http).or_default().push(kind.name());
     }
     for (status, mut names) in codes {

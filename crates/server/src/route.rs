@@ -58,6 +58,8 @@ pub(crate) struct Route {
     pub(crate) response_headers: Vec<(&'static [u16], &'static str, &'static str)>,
     /// The page for a browser that sends no key.
     pub(crate) key_page: Option<KeyPage>,
+    /// Whether it is a health check, which is answered even when the server is full.
+    is_health_check: bool,
     handler: ErasedHandler,
 }
 
@@ -94,6 +96,7 @@ impl Route {
             audited: None,
             response_headers: Vec::new(),
             key_page: None,
+            is_health_check: false,
             handler,
         }
     }
@@ -157,6 +160,12 @@ impl Route {
         self
     }
 
+    /// Answers even when the server is full.
+    pub(crate) fn health_check(mut self) -> Self {
+        self.is_health_check = true;
+        self
+    }
+
     /// Adds HTTP problems it may answer with, beyond those of every route.
     pub(crate) fn problems(mut self, codes: &[Code]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -173,11 +182,11 @@ impl Route {
 /// All routes as one router, each behind its guard.
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router<App> {
     routes.into_iter().fold(Router::new(), |router, route| {
-        let Route { method, path, access, audited, adds_success_flag, replays_responses, key_page, handler, .. } =
-            route;
+        let Route { method, path, access, audited, adds_success_flag, replays_responses, handler, .. } = route;
+        let (key_page, is_health_check) = (route.key_page, route.is_health_check);
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         let meter = app.meters().route(path, method.as_str());
-        let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter, key_page };
+        let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter, key_page, is_health_check };
         let idempotency = replays_responses.then(|| Arc::new(Idempotency::new(app, path)));
         let endpoint = Arc::new(Endpoint { app: app.clone(), guard, idempotency, handler, adds_success_flag });
         let serve = tower::service_fn(move |request| {

@@ -89,8 +89,13 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long a connection without requests stays open.
     pub idle_timeout: Duration,
-    /// Largest number of open connections. Beyond it, idle connections are closed first.
+    /// Largest number of open connections, and of event streams. Beyond it, connections are closed to make room: idle ones
+    /// first, and those of a client that holds more than a quarter. Also the largest number of requests being executed,
+    /// less an eighth that is reserved.
     pub connections: usize,
+    /// Largest number of bytes held for all clients together: answers that are not read yet, and bodies being received.
+    /// Beyond it, connections of the client with the most are closed.
+    pub held_bytes: usize,
 }
 
 impl Limits {
@@ -136,6 +141,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
             connections: 4096,
+            held_bytes: 256 << 20,
         }
     }
 }

@@ -32,13 +32,13 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, path, Access::Open, "health", readyz)
             .response(200, "text/plain", "Ready; with `verbose`, one line per check")
             .response(503, "text/plain", "Not ready, or shutting down")
+            .health_check()
     };
     vec![
-        Route::new(Method::GET, "/livez", Access::Open, "health", livez).summary("Liveness of the process").response(
-            200,
-            "text/plain",
-            "The process is alive",
-        ),
+        Route::new(Method::GET, "/livez", Access::Open, "health", livez)
+            .summary("Liveness of the process")
+            .response(200, "text/plain", "The process is alive")
+            .health_check(),
         ready_route("/readyz").summary("Whether requests should be sent to this server"),
         ready_route("/healthz").summary("Alias of `/readyz`"),
         Route::new(Method::GET, "/metrics", Access::Needs(Scope::ToolsRead), "health", metrics_page)

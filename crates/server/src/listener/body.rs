@@ -1,4 +1,5 @@
-//! Request and response bodies: enforces size and time limits on request bodies, ends event streams at shutdown.
+//! Request and response bodies: enforces size and time limits on request bodies, tracks how much of an answer is written,
+//! ends event streams.
 //!
 //! In: hyper's body, or the response body of a route. Out: the same bytes. A request body that is too large or too slow
 //! ends with `BodyError`, also while a handler is reading it.
@@ -19,13 +20,19 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::conn_state::{ConnState, InFlight};
-use crate::body_error::BodyError;
+use crate::{
+    body_error::BodyError,
+    connections::{Answer, ConnState, Connections},
+    settings::Limits,
+};
 
 /// A request body with a size limit and a deadline.
 pub(crate) struct LimitedBody {
     body: Incoming,
+    connections: Arc<Connections>,
     conn: Arc<ConnState>,
+    /// The bytes given to the handler, which collects them until the body is complete.
+    received: usize,
     remaining: usize,
     started: Instant,
     max_duration: Duration,
@@ -36,12 +43,21 @@ pub(crate) struct LimitedBody {
 
 impl LimitedBody {
     /// Wraps the body of a new request; the deadline starts now.
-    pub(crate) fn wrap(body: Incoming, conn: Arc<ConnState>, max_bytes: usize, max_duration: Duration) -> Body {
+    pub(crate) fn wrap(body: Incoming, connections: Arc<Connections>, conn: Arc<ConnState>, limits: &Limits) -> Body {
         if body.is_end_stream() {
             return Body::empty();
         }
-        let started = Instant::now();
-        Body::new(Self { body, conn, remaining: max_bytes, started, max_duration, timer: None, complete: false })
+        Body::new(Self {
+            body,
+            connections,
+            conn,
+            received: 0,
+            remaining: limits.body,
+            started: Instant::now(),
+            max_duration: limits.body_timeout,
+            timer: None,
+            complete: false,
+        })
     }
 }
 
@@ -68,6 +84,8 @@ impl HttpBody for LimitedBody {
                     return Poll::Ready(Some(Err(BodyError::TooLarge.into())));
                 };
                 this.remaining = remaining;
+                this.received += len;
+                this.connections.on_received(&this.conn, len);
                 // A body that trickles in never waits long enough for the timer, so check the deadline here as well.
                 if this.started.elapsed() > this.max_duration {
                     return Poll::Ready(Some(Err(BodyError::TooSlow.into())));
@@ -94,23 +112,39 @@ impl HttpBody for LimitedBody {
 
 impl Drop for LimitedBody {
     fn drop(&mut self) {
+        self.connections.on_released(&self.conn, self.received);
         if !self.complete && !self.body.is_end_stream() {
             self.conn.mark_unread_body();
         }
     }
 }
 
-/// A response body. It counts as in flight until it is dropped.
+/// The largest part of an answer that is given to hyper at once. A client must read as much within `body_timeout`.
+const MAX_PART: usize = 64 << 10;
+
+/// A response body. Its request is in flight until it was written.
 pub(crate) struct ResponseBody {
     body: Body,
-    /// Set for event streams, which have no end of their own: resolves when the server shuts down.
-    shutdown: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    _in_flight: InFlight,
+    answer: Arc<Answer>,
+    /// What the client was not given of the last part of `body`.
+    rest: Bytes,
+    /// Whether the answer knows the size of the body already, because it is complete.
+    is_counted: bool,
+    /// Set for event streams, which have no end of their own: resolves when the server shuts down or makes room.
+    end: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl ResponseBody {
-    pub(crate) fn new(body: Body, shutdown: Option<WaitForCancellationFutureOwned>, in_flight: InFlight) -> Self {
-        Self { body, shutdown: shutdown.map(Box::pin), _in_flight: in_flight }
+    pub(crate) fn new(body: Body, answer: Arc<Answer>, end: Option<WaitForCancellationFutureOwned>) -> Self {
+        let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok());
+        answer.add(size.unwrap_or(0));
+        Self { body, answer, rest: Bytes::new(), is_counted: size.is_some(), end: end.map(Box::pin) }
+    }
+
+    /// The next part of `rest`.
+    fn next_part(&mut self) -> Bytes {
+        let part = self.rest.split_to(self.rest.len().min(MAX_PART));
+        self.answer.part(part)
     }
 }
 
@@ -120,18 +154,41 @@ impl HttpBody for ResponseBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if frame.is_pending() && this.shutdown.as_mut().is_some_and(|shutdown| shutdown.as_mut().poll(cx).is_ready()) {
-            return Poll::Ready(None);
+        if !this.rest.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(this.next_part()))));
         }
-        frame
+        let frame = match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                let is_ended = this.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready());
+                return if is_ended { Poll::Ready(None) } else { Poll::Pending };
+            }
+        };
+        Poll::Ready(frame.map(|frame| {
+            frame.map(|frame| match frame.into_data() {
+                Ok(data) => {
+                    if !this.is_counted {
+                        this.answer.add(data.len());
+                    }
+                    this.rest = data;
+                    Frame::data(this.next_part())
+                }
+                Err(frame) => frame,
+            })
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, hint) = (self.rest.len() as u64, self.body.size_hint());
+        let mut whole = SizeHint::new();
+        whole.set_lower(hint.lower() + rest);
+        if let Some(upper) = hint.upper() {
+            whole.set_upper(upper + rest);
+        }
+        whole
     }
 }

@@ -3,7 +3,11 @@
 //! In: requests as hyper reads them. Out: responses for hyper to write. Runs `origin_check` before any route and wraps
 //! the body with its limits.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use axum::{
     Router,
@@ -12,15 +16,14 @@ use axum::{
 };
 use futures_core::future::BoxFuture;
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::{
-    body::{LimitedBody, ResponseBody},
-    conn_state::ConnState,
-};
+use super::body::{LimitedBody, ResponseBody};
 use crate::{
     app::App,
     auth,
+    connections::{ConnState, Connections},
     request_info::{REQUEST_ID, RequestInfo},
 };
 
@@ -29,6 +32,7 @@ use crate::{
 pub(crate) struct ConnService {
     pub(crate) router: Router,
     pub(crate) app: App,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) conn: Arc<ConnState>,
     pub(crate) peer: SocketAddr,
 }
@@ -40,8 +44,10 @@ impl hyper::service::Service<Request<Incoming>> for ConnService {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let in_flight = self.conn.begin_request();
-        let (limits, conn) = (self.app.settings().limits, self.conn.clone());
-        let request = request.map(|body| LimitedBody::wrap(body, conn, limits.body, limits.body_timeout));
+        let (connections, conn) = (self.connections.clone(), self.conn.clone());
+        let limits = &self.app.settings().limits;
+        let mut request = request.map(|body| LimitedBody::wrap(body, connections.clone(), conn.clone(), limits));
+        request.extensions_mut().insert(conn);
         let (app, answer) = (self.app.clone(), answer(&self.app, &self.router, request, Some(self.peer)));
         Box::pin(async move {
             let response = answer.await;
@@ -49,8 +55,11 @@ impl hyper::service::Service<Request<Incoming>> for ConnService {
                 .headers()
                 .get(header::CONTENT_TYPE)
                 .is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"));
-            let shutdown = is_event_stream.then(|| app.stopping().clone().cancelled_owned());
-            Ok(response.map(|body| ResponseBody::new(body, shutdown, in_flight)))
+            let end = is_event_stream.then(|| app.stopping().child_token());
+            let (answer, ended_another) = connections.begin_answer(in_flight, end.clone());
+            app.meters().listener.ended_streams.fetch_add(u64::from(ended_another), Relaxed);
+            let end = end.map(CancellationToken::cancelled_owned);
+            Ok(response.map(|body| ResponseBody::new(body, answer, end)))
         })
     }
 }

@@ -14,30 +14,29 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
 };
 
-use super::conn_state::{ConnState, Registration};
+use crate::connections::{ConnState, Registration};
 
 /// How long the socket is drained after its last response, so that the client can read it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many bytes are drained at most.
 const MAX_LINGER_BYTES: usize = 16 << 20;
 
-/// A connection with its registration and permit.
+/// A connection with its registration.
 #[derive(Debug)]
 pub(crate) struct TrackedIo {
     /// `None` only while it is dropped.
-    open: Option<(TcpStream, Registration, OwnedSemaphorePermit)>,
+    open: Option<(TcpStream, Registration)>,
 }
 
 impl TrackedIo {
-    pub(crate) fn new(tcp: TcpStream, registration: Registration, permit: OwnedSemaphorePermit) -> Self {
-        Self { open: Some((tcp, registration, permit)) }
+    pub(crate) fn new(tcp: TcpStream, registration: Registration) -> Self {
+        Self { open: Some((tcp, registration)) }
     }
 
     fn parts(&mut self) -> io::Result<(Pin<&mut TcpStream>, &ConnState)> {
-        let (tcp, registration, _) = self.open.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let (tcp, registration) = self.open.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         Ok((Pin::new(tcp), &registration.conn))
     }
 }
@@ -94,13 +93,13 @@ impl AsyncWrite for TrackedIo {
 
 impl Drop for TrackedIo {
     fn drop(&mut self) {
-        let Some((tcp, registration, permit)) = self.open.take() else { return };
-        if registration.conn.has_unread_body()
+        let Some((tcp, registration)) = self.open.take() else { return };
+        if registration.conn.needs_linger()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
                 let _ = tokio::time::timeout(LINGER_TIMEOUT, drain_unread(tcp)).await;
-                drop((registration, permit));
+                drop(registration);
             });
         }
     }

@@ -253,8 +253,10 @@ fn server(text: &mut PrometheusText, sources: &Sources<'_>) {
         "Connections closed because of the connection limit.",
         listener.refused.load(Relaxed),
     );
-    let help = "Idle connections closed to make room for new ones.";
-    count("toolhub_connections_displaced_total", help, listener.evicted.load(Relaxed));
+    let help = "Connections closed to make room for new ones.";
+    count("toolhub_connections_displaced_total", help, listener.displaced.load(Relaxed));
+    let help = "Event streams ended to make room for newer ones.";
+    count("toolhub_streams_displaced_total", help, listener.ended_streams.load(Relaxed));
     count("toolhub_connections_cut_total", "Connections aborted by a timeout.", listener.timed_out.load(Relaxed));
     text.single("toolhub_connections", MetricType::Gauge, "Open connections.", listener.open.load(Relaxed));
 }

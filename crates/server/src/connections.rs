@@ -1,0 +1,221 @@
+//! All open connections: who holds them, what they do, and which of them are closed.
+//!
+//! In: every connection, with the activity it reports. Out: commands to connections: those that exceed a timeout, those
+//! that must make room for a new one, and those that hold too much memory. One periodic task checks all connections, so
+//! that no request pays for a timer.
+
+mod answer;
+mod conn_state;
+mod holder;
+mod streams;
+mod victims;
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use answer::Answer;
+pub(crate) use conn_state::{ConnCommand, ConnState, Executing, InFlight};
+pub(crate) use holder::Holder;
+
+use crate::settings::Limits;
+use streams::Streams;
+use victims::Candidate;
+
+/// All open connections.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    epoch: Instant,
+    /// Maximum number of connections.
+    limit: usize,
+    /// Maximum of the bytes that all connections hold.
+    max_held_bytes: usize,
+    open: Mutex<Open>,
+    streams: Arc<Streams>,
+    held_bytes: AtomicUsize,
+    /// Held while connections that hold too many bytes are being closed.
+    shedding: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    conns: HashMap<u64, Arc<ConnState>>,
+    /// How many of them were told to close to make room. They no longer count.
+    displaced: usize,
+}
+
+/// Keeps a connection in the list until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    connections: Arc<Connections>,
+    number: u64,
+    pub(crate) conn: Arc<ConnState>,
+}
+
+impl Connections {
+    pub(crate) fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            epoch: Instant::now(),
+            limit: limits.connections.max(1),
+            max_held_bytes: limits.held_bytes,
+            open: Mutex::default(),
+            streams: Streams::new(limits.connections.max(1)),
+            held_bytes: AtomicUsize::new(0),
+            shedding: Mutex::default(),
+        })
+    }
+
+    /// Adds a connection, if there is room for it.
+    pub(crate) fn register(self: &Arc<Self>, peer: IpAddr) -> Option<Registration> {
+        let mut open = self.lock();
+        if open.conns.len() - open.displaced >= self.limit {
+            return None;
+        }
+        let conn = Arc::new(ConnState::new(self.epoch, Holder::of_peer(peer)));
+        let number = open.next;
+        open.next += 1;
+        open.conns.insert(number, conn.clone());
+        Some(Registration { connections: self.clone(), number, conn })
+    }
+
+    /// Closes some connections to make room for new ones; returns how many.
+    pub(crate) fn make_room(&self) -> usize {
+        let (now, mut open) = (self.elapsed_millis(), self.lock());
+        let live: Vec<_> = open.conns.values().filter(|conn| !conn.is_closing()).cloned().collect();
+        let holders: Vec<Holder> = live.iter().map(|conn| conn.holder()).collect();
+        let candidates: Vec<_> = std::iter::zip(&live, &holders)
+            .map(|(conn, holder)| {
+                let (activity, millis) = conn.activity(now);
+                Candidate { holder, activity, millis }
+            })
+            .collect();
+        // Close several together, so that the next new connection need not scan all of them again.
+        let chosen = victims::choose(&candidates, self.limit, (self.limit / 64).max(1));
+        // Too many that are slow to close would exceed the limit of open files.
+        let at_once = open.displaced > self.limit / 4;
+        for index in &chosen {
+            live[*index].displace(at_once);
+        }
+        open.displaced += chosen.len();
+        chosen.len()
+    }
+
+    /// Begins the answer to a request. An event stream ends when `end` is cancelled. Returns whether another stream was
+    /// ended for it.
+    pub(crate) fn begin_answer(
+        self: &Arc<Self>,
+        in_flight: InFlight,
+        end: Option<CancellationToken>,
+    ) -> (Arc<Answer>, bool) {
+        let mut ended_another = false;
+        let stream = end.map(|end| {
+            let (stream, ended) = self.streams.open(in_flight.0.holder(), end.clone());
+            ended_another = ended;
+            (stream, end)
+        });
+        (Arc::new(Answer::new(self.clone(), in_flight, stream)), ended_another)
+    }
+
+    /// A part of a request body arrived and is held by its handler.
+    pub(crate) fn on_received(&self, conn: &ConnState, bytes: usize) {
+        conn.on_received(bytes);
+        self.add_held(bytes);
+    }
+
+    /// A request body is no longer held.
+    pub(crate) fn on_released(&self, conn: &ConnState, bytes: usize) {
+        conn.on_released(bytes);
+        self.sub_held(bytes);
+    }
+
+    fn add_held(&self, bytes: usize) {
+        if self.held_bytes.fetch_add(bytes, SeqCst) + bytes > self.max_held_bytes {
+            self.shed();
+        }
+    }
+
+    fn sub_held(&self, bytes: usize) {
+        self.held_bytes.fetch_sub(bytes, SeqCst);
+    }
+
+    /// Aborts connections until the others hold no more than three quarters of the limit: those of the holder with the most
+    /// bytes first, of these the ones whose clients do not read, of these the largest.
+    fn shed(&self) {
+        // Whoever holds the lock does the work.
+        let Ok(_guard) = self.shedding.try_lock() else { return };
+        let now = self.elapsed_millis();
+        let all = self.all();
+        let holding = all.iter().filter(|conn| !conn.is_aborted());
+        let mut holding: Vec<_> =
+            holding.map(|conn| (conn, conn.holder(), conn.held_bytes())).filter(|(.., bytes)| *bytes > 0).collect();
+        let mut total: usize = holding.iter().map(|(.., bytes)| bytes).sum();
+        if total <= self.max_held_bytes {
+            return;
+        }
+        let mut by_holder: HashMap<Holder, usize> = HashMap::new();
+        for (_, holder, bytes) in &holding {
+            *by_holder.entry(holder.clone()).or_default() += bytes;
+        }
+        holding.sort_by_cached_key(|(conn, holder, bytes)| {
+            std::cmp::Reverse((by_holder.get(holder).copied(), conn.is_unread(now), *bytes))
+        });
+        let (mut aborted, mut freed) = (0, 0);
+        for (conn, _, bytes) in holding {
+            if total <= self.max_held_bytes / 4 * 3 {
+                break;
+            }
+            conn.send_command(ConnCommand::Abort);
+            total -= bytes;
+            freed += bytes;
+            aborted += 1;
+        }
+        tracing::warn!(aborted, freed, limit = self.max_held_bytes, "connections closed: too many unread bytes");
+    }
+
+    /// Aborts connections that exceeded a timeout; returns how many.
+    pub(crate) fn abort_overdue(&self, limits: &Limits) -> usize {
+        let now = self.elapsed_millis();
+        let overdue: Vec<_> = self.all().into_iter().filter(|conn| conn.is_overdue(limits, now)).collect();
+        overdue.iter().for_each(|conn| conn.send_command(ConnCommand::Abort));
+        overdue.iter().filter(|conn| !conn.is_displaced()).count()
+    }
+
+    /// Aborts connections that have received only part of a request.
+    pub(crate) fn abort_partial_requests(&self) {
+        self.all().iter().filter(|conn| conn.is_partial()).for_each(|conn| conn.send_command(ConnCommand::Abort));
+    }
+
+    /// Sends a command to all connections.
+    pub(crate) fn broadcast(&self, command: ConnCommand) {
+        self.all().iter().for_each(|conn| conn.send_command(command));
+    }
+
+    fn all(&self) -> Vec<Arc<ConnState>> {
+        self.lock().conns.values().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed_millis(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut open = self.connections.lock();
+        open.conns.remove(&self.number);
+        open.displaced -= usize::from(self.conn.is_displaced());
+    }
+}

@@ -1,0 +1,113 @@
+//! Answers that are being written to clients: how much of each is unread, and since when.
+//!
+//! In: the parts of an answer as hyper takes them and writes them. Out: the bytes that are held for the client, and the
+//! time of its last progress. hyper may hold a part for long, above all in an HTTP/2 stream whose client grants no window:
+//! a part counts until it is dropped, and it is dropped when it was written.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+};
+
+use axum::body::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::{Connections, conn_state::InFlight, streams::OpenStream};
+
+/// Memory of an answer besides its body: the task, the headers and the state of its HTTP/2 stream, roughly.
+const ANSWER_OVERHEAD: usize = 4 << 10;
+
+/// The progress of one answer.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// Bytes that are ready and not written.
+    unwritten: AtomicUsize,
+    /// When a part of it was written, or became ready while none was; in milliseconds since the listener started.
+    last: AtomicU64,
+    /// Set for event streams; cancelled to end it.
+    end: Option<CancellationToken>,
+}
+
+impl Progress {
+    pub(super) fn is_stream(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub(super) fn end_stream(&self) {
+        self.end.iter().for_each(CancellationToken::cancel);
+    }
+
+    /// Since when the client has not read it.
+    pub(super) fn unread_since(&self) -> Option<u64> {
+        (self.unwritten.load(SeqCst) > 0).then(|| self.last.load(SeqCst))
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.unwritten.load(SeqCst) + ANSWER_OVERHEAD
+    }
+}
+
+/// An answer that is not completely written. It and the request are in flight until this and all its parts are dropped.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    progress: Arc<Progress>,
+    connections: Arc<Connections>,
+    in_flight: InFlight,
+    _stream: Option<OpenStream>,
+}
+
+impl Answer {
+    pub(super) fn new(
+        connections: Arc<Connections>,
+        in_flight: InFlight,
+        stream: Option<(OpenStream, CancellationToken)>,
+    ) -> Self {
+        let (stream, end) = stream.unzip();
+        let last = AtomicU64::new(in_flight.0.elapsed_millis());
+        let progress = Arc::new(Progress { unwritten: AtomicUsize::new(0), last, end });
+        in_flight.0.add_answer(progress.clone());
+        connections.add_held(ANSWER_OVERHEAD);
+        Self { progress, connections, in_flight, _stream: stream }
+    }
+
+    /// These bytes are ready to be written.
+    pub(crate) fn add(&self, bytes: usize) {
+        if bytes > 0 && self.progress.unwritten.fetch_add(bytes, SeqCst) == 0 {
+            self.progress.last.store(self.in_flight.0.elapsed_millis(), SeqCst);
+        }
+        self.connections.add_held(bytes);
+    }
+
+    /// A part of the bytes that were added. It counts as written when it is dropped.
+    pub(crate) fn part(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() { bytes } else { Bytes::from_owner(Part { bytes, answer: self.clone() }) }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.in_flight.0.remove_answer(&self.progress);
+        self.connections.sub_held(self.progress.held_bytes());
+    }
+}
+
+/// A part of an answer in the hands of hyper.
+struct Part {
+    bytes: Bytes,
+    answer: Arc<Answer>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let progress = &self.answer.progress;
+        progress.last.store(self.answer.in_flight.0.elapsed_millis(), SeqCst);
+        progress.unwritten.fetch_sub(self.bytes.len(), SeqCst);
+        self.answer.connections.sub_held(self.bytes.len());
+    }
+}
