@@ -8,6 +8,7 @@ mod api_tools;
 mod banner;
 mod daemon;
 mod logs;
+mod open_files;
 mod signals;
 mod upstream;
 mod watch;

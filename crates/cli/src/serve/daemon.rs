@@ -26,7 +26,7 @@ use toolhub::{
     status::Language,
 };
 
-use super::{agents, api_tools};
+use super::{agents, api_tools, open_files};
 use crate::{
     config::{self, AuthMode, Config, LoadOptions, LoadedConfig, OpenStoreError, StoreHandle},
     failure::Failure,
@@ -127,7 +127,8 @@ impl Daemon {
 
     /// A server for this hub.
     pub(crate) fn server(self: Arc<Self>) -> Server {
-        let settings = server_settings(&self.loaded().config);
+        let mut settings = server_settings(&self.loaded().config);
+        settings.limits.connections = open_files::limit_connections(settings.limits.connections);
         let server = Server::with_host_control(self.hub.clone(), self.backend(), settings, self.clone());
         let server = server.agents(self.agents.clone());
         let _ = self.keys.set(server.key_ring());
