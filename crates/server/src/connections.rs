@@ -12,6 +12,7 @@ mod victims;
 
 use std::{
     collections::HashMap,
+    hash::RandomState,
     net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -19,16 +20,19 @@ use std::{
     },
 };
 
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, Parts};
 pub(crate) use conn_state::{ConnCommand, ConnState, Executing, InFlight};
 pub(crate) use holder::Holder;
 
 use crate::settings::Limits;
 use streams::Streams;
 use victims::Candidate;
+
+/// Connections that are closed to make room this often belong to one burst, in milliseconds.
+const BURST_MILLIS: u64 = 100;
 
 /// All open connections.
 #[derive(Debug)]
@@ -41,8 +45,15 @@ pub(crate) struct Connections {
     open: Mutex<Open>,
     streams: Arc<Streams>,
     held_bytes: AtomicUsize,
+    /// The number of held bytes at which connections are closed. Higher than the limit while those that were told to close
+    /// still hold theirs.
+    shed_at: AtomicUsize,
     /// Held while connections that hold too many bytes are being closed.
     shedding: Mutex<()>,
+    hash_state: RandomState,
+    /// Accepted connections from which the server has not begun to read.
+    unstarted: AtomicUsize,
+    started: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +62,9 @@ struct Open {
     conns: HashMap<u64, Arc<ConnState>>,
     /// How many of them were told to close to make room. They no longer count.
     displaced: usize,
+    /// When connections were last closed to make room, and how many at most.
+    last_room: u64,
+    room: usize,
 }
 
 /// Keeps a connection in the list until it is dropped.
@@ -58,6 +72,7 @@ struct Open {
 pub(crate) struct Registration {
     connections: Arc<Connections>,
     number: u64,
+    is_started: bool,
     pub(crate) conn: Arc<ConnState>,
 }
 
@@ -70,7 +85,11 @@ impl Connections {
             open: Mutex::default(),
             streams: Streams::new(limits.connections.max(1)),
             held_bytes: AtomicUsize::new(0),
+            shed_at: AtomicUsize::new(limits.held_bytes),
             shedding: Mutex::default(),
+            hash_state: RandomState::new(),
+            unstarted: AtomicUsize::new(0),
+            started: Notify::new(),
         })
     }
 
@@ -80,26 +99,38 @@ impl Connections {
         if open.conns.len() - open.displaced >= self.limit {
             return None;
         }
-        let conn = Arc::new(ConnState::new(self.epoch, Holder::of_peer(peer)));
+        let conn = Arc::new(ConnState::new(self.epoch, Holder::of_peer(peer), self.hash_state.clone()));
         let number = open.next;
         open.next += 1;
         open.conns.insert(number, conn.clone());
-        Some(Registration { connections: self.clone(), number, conn })
+        self.unstarted.fetch_add(1, SeqCst);
+        Some(Registration { connections: self.clone(), number, is_started: false, conn })
+    }
+
+    /// Waits until the server has begun to read from most connections. A burst of new ones waits in the queue of the system
+    /// meanwhile: otherwise those that the server has not read from would be closed to make room for the next.
+    pub(crate) async fn wait_started(&self) {
+        while self.unstarted.load(SeqCst) > self.limit / 4 {
+            self.started.notified().await;
+        }
     }
 
     /// Closes some connections to make room for new ones; returns how many.
     pub(crate) fn make_room(&self) -> usize {
         let (now, mut open) = (self.elapsed_millis(), self.lock());
         let live: Vec<_> = open.conns.values().filter(|conn| !conn.is_closing()).cloned().collect();
-        let holders: Vec<Holder> = live.iter().map(|conn| conn.holder()).collect();
-        let candidates: Vec<_> = std::iter::zip(&live, &holders)
-            .map(|(conn, holder)| {
+        let candidates: Vec<_> = live
+            .iter()
+            .map(|conn| {
                 let (activity, millis) = conn.activity(now);
-                Candidate { holder, activity, millis }
+                Candidate { holder: conn.holder_hash(), activity, millis }
             })
             .collect();
-        // Close several together, so that the next new connection need not scan all of them again.
-        let chosen = victims::choose(&candidates, self.limit, (self.limit / 64).max(1));
+        // In a burst of new connections, close several together, so that not each of them scans all others.
+        let is_burst = now.saturating_sub(open.last_room) < BURST_MILLIS;
+        open.room = if is_burst { (open.room * 2).min(self.limit / 16).max(1) } else { 1 };
+        open.last_room = now;
+        let chosen = victims::choose(&candidates, self.limit, open.room);
         // Too many that are slow to close would exceed the limit of open files.
         let at_once = open.displaced > self.limit / 4;
         for index in &chosen {
@@ -138,13 +169,15 @@ impl Connections {
     }
 
     fn add_held(&self, bytes: usize) {
-        if self.held_bytes.fetch_add(bytes, SeqCst) + bytes > self.max_held_bytes {
+        if self.held_bytes.fetch_add(bytes, SeqCst) + bytes > self.shed_at.load(SeqCst) {
             self.shed();
         }
     }
 
     fn sub_held(&self, bytes: usize) {
-        self.held_bytes.fetch_sub(bytes, SeqCst);
+        if self.held_bytes.fetch_sub(bytes, SeqCst) - bytes <= self.max_held_bytes {
+            self.shed_at.store(self.max_held_bytes, SeqCst);
+        }
     }
 
     /// Aborts connections until the others hold no more than three quarters of the limit: those of the holder with the most
@@ -153,17 +186,21 @@ impl Connections {
         // Whoever holds the lock does the work.
         let Ok(_guard) = self.shedding.try_lock() else { return };
         let now = self.elapsed_millis();
+        // Not again for each answer until the connections are closed.
+        self.shed_at.store(self.held_bytes.load(SeqCst) + self.max_held_bytes / 16, SeqCst);
         let all = self.all();
         let holding = all.iter().filter(|conn| !conn.is_aborted());
-        let mut holding: Vec<_> =
-            holding.map(|conn| (conn, conn.holder(), conn.held_bytes())).filter(|(.., bytes)| *bytes > 0).collect();
+        let mut holding: Vec<_> = holding
+            .map(|conn| (conn, conn.holder_hash(), conn.held_bytes()))
+            .filter(|(.., bytes)| *bytes > 0)
+            .collect();
         let mut total: usize = holding.iter().map(|(.., bytes)| bytes).sum();
         if total <= self.max_held_bytes {
             return;
         }
-        let mut by_holder: HashMap<Holder, usize> = HashMap::new();
+        let mut by_holder: HashMap<u64, usize> = HashMap::new();
         for (_, holder, bytes) in &holding {
-            *by_holder.entry(holder.clone()).or_default() += bytes;
+            *by_holder.entry(*holder).or_default() += bytes;
         }
         holding.sort_by_cached_key(|(conn, holder, bytes)| {
             std::cmp::Reverse((by_holder.get(holder).copied(), conn.is_unread(now), *bytes))
@@ -212,8 +249,21 @@ impl Connections {
     }
 }
 
+impl Registration {
+    /// The server begins to read.
+    pub(crate) fn start(&mut self) {
+        if !std::mem::replace(&mut self.is_started, true) {
+            self.conn.on_start();
+            self.connections.unstarted.fetch_sub(1, SeqCst);
+            // Stored if the accept loop does not wait at the moment, which checks again then.
+            self.connections.started.notify_one();
+        }
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
+        self.start();
         let mut open = self.connections.lock();
         open.conns.remove(&self.number);
         open.displaced -= usize::from(self.conn.is_displaced());

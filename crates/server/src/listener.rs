@@ -25,7 +25,8 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::Semaphore,
     time::{Instant, timeout_at},
 };
 use tokio_util::task::TaskTracker;
@@ -45,6 +46,12 @@ use exposure::{ExposureError, check_exposure};
 use standby::Standby;
 use tracked_io::TrackedIo;
 
+/// How many connections may wait for the accept: a burst of them must not make others wait for a retransmission, which
+/// takes a second. The system has a limit of its own.
+const BACKLOG: u32 = 4_096;
+/// How much of a response the system holds for a client that does not read it. Its own limit would be megabytes for each
+/// of thousands of connections. Accepted connections inherit it.
+const SEND_BUFFER: u32 = 128 << 10;
 /// How long partly received requests may still reach the hub after shutdown was requested.
 const INFLIGHT_GRACE: Duration = Duration::from_secs(1);
 /// First and longest wait after an accept that failed for lack of a resource (file descriptors, memory).
@@ -125,9 +132,27 @@ pub(crate) async fn bind(app: App, router: Router) -> Result<BoundServer, ServeE
             ExposureError::WithoutHosts => ServeError::WithoutHosts(host_port.clone()),
         })?;
     }
-    let listener = TcpListener::bind(&*addresses).await.map_err(listen_error)?;
+    let listener = listen(&addresses).map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
     Ok(BoundServer { app, router, listener, address })
+}
+
+/// Listens on the first of the addresses that can be bound.
+fn listen(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let mut last_error = io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A restarted server must not wait until connections of the old one are forgotten. On Windows the option means
+        // something else.
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        socket.set_send_buffer_size(SEND_BUFFER)?;
+        match socket.bind(*address).and_then(|()| socket.listen(BACKLOG)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last_error = error,
+        }
+    }
+    Err(last_error)
 }
 
 impl BoundServer {
@@ -150,8 +175,9 @@ impl BoundServer {
         let shared = listener.into_std().and_then(|socket| Ok((socket.try_clone()?, TcpListener::from_std(socket)?)));
         let listen_error = |source| ServeError::Listen { address: address.to_string(), source };
         let (socket, listener) = shared.map_err(listen_error)?;
-        let mut standby = Standby::start(socket, app.hub().clone()).map_err(listen_error)?;
         let limits = app.settings().limits;
+        let max_handovers = limits.connections.clamp(1, Semaphore::MAX_PERMITS);
+        let mut standby = Standby::start(socket, app.hub().clone(), max_handovers).map_err(listen_error)?;
         let acceptor = Acceptor {
             router,
             builder: Arc::new(builder(&app)),
@@ -204,6 +230,7 @@ impl Acceptor {
         let meter = &self.app.meters().listener;
         let mut delay = ACCEPT_BACKOFF.0;
         loop {
+            self.connections.wait_started().await;
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 Some(accepted) = standby.accepted() => accepted,

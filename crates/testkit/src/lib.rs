@@ -1,10 +1,11 @@
-//! Shared by the tests of all crates: temporary folders, soak counts, and child processes that are killed.
+//! Shared by the tests of all crates: temporary folders, soak counts, child processes that are killed, and HTTP/2 frames.
 //!
 //! A dev-dependency only, without dependencies of its own. Every function panics if the operating system reports an error.
 #![forbid(unsafe_code)]
 
 mod child;
 mod folder;
+pub mod http2;
 mod soak;
 
 pub use child::kill_after;

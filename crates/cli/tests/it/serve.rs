@@ -5,6 +5,7 @@ mod approvals;
 mod clock_jump;
 mod connection;
 mod dead_ends;
+mod floods;
 mod imports;
 mod inspection;
 mod logs;

@@ -22,6 +22,8 @@ const ANSWER_OVERHEAD: usize = 4 << 10;
 pub(super) struct Progress {
     /// Bytes that are ready and not written.
     unwritten: AtomicUsize,
+    /// Bytes of them that exist for this answer only. A static page is the same memory for all clients.
+    held: AtomicUsize,
     /// When a part of it was written, or became ready while none was; in milliseconds since the listener started.
     last: AtomicU64,
     /// Set for event streams; cancelled to end it.
@@ -43,7 +45,7 @@ impl Progress {
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.unwritten.load(SeqCst) + ANSWER_OVERHEAD
+        self.held.load(SeqCst) + ANSWER_OVERHEAD
     }
 }
 
@@ -64,23 +66,48 @@ impl Answer {
     ) -> Self {
         let (stream, end) = stream.unzip();
         let last = AtomicU64::new(in_flight.0.elapsed_millis());
-        let progress = Arc::new(Progress { unwritten: AtomicUsize::new(0), last, end });
+        let progress = Arc::new(Progress { unwritten: AtomicUsize::new(0), held: AtomicUsize::new(0), last, end });
         in_flight.0.add_answer(progress.clone());
         connections.add_held(ANSWER_OVERHEAD);
         Self { progress, connections, in_flight, _stream: stream }
     }
 
-    /// These bytes are ready to be written.
-    pub(crate) fn add(&self, bytes: usize) {
-        if bytes > 0 && self.progress.unwritten.fetch_add(bytes, SeqCst) == 0 {
+    /// These bytes are ready to be written. Returns them in parts of at most `size`; a part counts as written when it is
+    /// dropped.
+    pub(crate) fn parts(self: &Arc<Self>, bytes: Bytes, size: usize) -> Parts {
+        let is_held = bytes.is_unique();
+        if !bytes.is_empty() && self.progress.unwritten.fetch_add(bytes.len(), SeqCst) == 0 {
             self.progress.last.store(self.in_flight.0.elapsed_millis(), SeqCst);
         }
-        self.connections.add_held(bytes);
+        if is_held {
+            self.progress.held.fetch_add(bytes.len(), SeqCst);
+            self.connections.add_held(bytes.len());
+        }
+        Parts { rest: bytes, size, is_held }
+    }
+}
+
+/// Bytes of an answer that hyper has not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    rest: Bytes,
+    size: usize,
+    is_held: bool,
+}
+
+impl Parts {
+    /// How many bytes are left.
+    pub(crate) fn len(&self) -> usize {
+        self.rest.len()
     }
 
-    /// A part of the bytes that were added. It counts as written when it is dropped.
-    pub(crate) fn part(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        if bytes.is_empty() { bytes } else { Bytes::from_owner(Part { bytes, answer: self.clone() }) }
+    /// The next part; empty if there is none.
+    pub(crate) fn next(&mut self, answer: &Arc<Answer>) -> Bytes {
+        let bytes = self.rest.split_to(self.rest.len().min(self.size));
+        if bytes.is_empty() {
+            return bytes;
+        }
+        Bytes::from_owner(Part { bytes, is_held: self.is_held, answer: answer.clone() })
     }
 }
 
@@ -94,6 +121,7 @@ impl Drop for Answer {
 /// A part of an answer in the hands of hyper.
 struct Part {
     bytes: Bytes,
+    is_held: bool,
     answer: Arc<Answer>,
 }
 
@@ -108,6 +136,9 @@ impl Drop for Part {
         let progress = &self.answer.progress;
         progress.last.store(self.answer.in_flight.0.elapsed_millis(), SeqCst);
         progress.unwritten.fetch_sub(self.bytes.len(), SeqCst);
-        self.answer.connections.sub_held(self.bytes.len());
+        if self.is_held {
+            progress.held.fetch_sub(self.bytes.len(), SeqCst);
+            self.answer.connections.sub_held(self.bytes.len());
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! a timeout has passed, what the connection is doing, and the commands it must follow: drain or abort.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst},
@@ -41,6 +42,9 @@ pub(crate) enum ConnCommand {
 pub(crate) struct ConnState {
     epoch: Instant,
     holder: Mutex<Holder>,
+    /// Its hash, to count by.
+    holder_hash: AtomicU64,
+    hash_state: RandomState,
     /// Whether a request on it was authenticated.
     authenticated: AtomicBool,
     /// Requests in flight; several with HTTP/2.
@@ -49,6 +53,8 @@ pub(crate) struct ConnState {
     executing: AtomicU32,
     /// Event streams among them.
     streams: AtomicU32,
+    /// Whether the server has begun to read from it.
+    has_started: AtomicBool,
     /// Whether a request has been received in part.
     reading: AtomicBool,
     /// Whether it has ever received a complete request.
@@ -70,14 +76,17 @@ pub(crate) struct ConnState {
 }
 
 impl ConnState {
-    pub(super) fn new(epoch: Instant, holder: Holder) -> Self {
+    pub(super) fn new(epoch: Instant, holder: Holder, hash_state: RandomState) -> Self {
         let conn = Self {
             epoch,
+            holder_hash: AtomicU64::new(hash_state.hash_one(&holder)),
             holder: Mutex::new(holder),
+            hash_state,
             authenticated: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
             executing: AtomicU32::new(0),
             streams: AtomicU32::new(0),
+            has_started: AtomicBool::new(false),
             reading: AtomicBool::new(false),
             has_served: AtomicBool::new(false),
             state_since: AtomicU64::new(0),
@@ -98,13 +107,25 @@ impl ConnState {
         self.holder.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The hash of who holds it.
+    pub(super) fn holder_hash(&self) -> u64 {
+        self.holder_hash.load(SeqCst)
+    }
+
     /// A request on it was authenticated; with a key, the connection belongs to its holder.
     pub(crate) fn on_authenticated(&self, key: Option<&Holder>) {
         self.authenticated.store(true, SeqCst);
         let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = key.filter(|key| *key != &*holder) {
+            self.holder_hash.store(self.hash_state.hash_one(key), SeqCst);
             *holder = key.clone();
         }
+    }
+
+    /// The server begins to read. While it is busy, this may be long after the accept, and the client is not to blame.
+    pub(super) fn on_start(&self) {
+        self.state_since.store(self.elapsed_millis(), SeqCst);
+        self.has_started.store(true, SeqCst);
     }
 
     /// Bytes were read.
@@ -280,15 +301,23 @@ impl ConnState {
             return (Some(Activity::Unread), now.saturating_sub(since));
         }
         if in_flight == 0 {
-            let activity = if millis < RECENT_MILLIS { Activity::Recent } else { Activity::Idle };
+            if !self.has_started.load(SeqCst) {
+                return (Some(Activity::Unstarted), millis);
+            }
+            if millis < RECENT_MILLIS {
+                return (Some(Activity::Recent), millis);
+            }
             // The time counts fourfold for one that has never sent a complete request, or is sending one.
             let is_proven = self.has_served.load(SeqCst) && !self.reading.load(SeqCst);
-            return (Some(activity), if is_proven { millis } else { millis.saturating_mul(4) });
+            return (Some(Activity::Idle), if is_proven { millis } else { millis.saturating_mul(4) });
         }
         let activity = if self.streams.load(SeqCst) == in_flight {
             Activity::Streaming
         } else if self.authenticated.load(SeqCst) {
             Activity::Answering
+        } else if millis < RECENT_MILLIS {
+            // Its request may be one with a key that is still being checked.
+            Activity::Recent
         } else {
             Activity::Anonymous
         };

@@ -22,7 +22,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::{
     body_error::BodyError,
-    connections::{Answer, ConnState, Connections},
+    connections::{Answer, ConnState, Connections, Parts},
     settings::Limits,
 };
 
@@ -126,25 +126,15 @@ const MAX_PART: usize = 64 << 10;
 pub(crate) struct ResponseBody {
     body: Body,
     answer: Arc<Answer>,
-    /// What the client was not given of the last part of `body`.
-    rest: Bytes,
-    /// Whether the answer knows the size of the body already, because it is complete.
-    is_counted: bool,
+    /// What hyper has not taken yet of the last frame of `body`.
+    rest: Parts,
     /// Set for event streams, which have no end of their own: resolves when the server shuts down or makes room.
     end: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl ResponseBody {
     pub(crate) fn new(body: Body, answer: Arc<Answer>, end: Option<WaitForCancellationFutureOwned>) -> Self {
-        let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok());
-        answer.add(size.unwrap_or(0));
-        Self { body, answer, rest: Bytes::new(), is_counted: size.is_some(), end: end.map(Box::pin) }
-    }
-
-    /// The next part of `rest`.
-    fn next_part(&mut self) -> Bytes {
-        let part = self.rest.split_to(self.rest.len().min(MAX_PART));
-        self.answer.part(part)
+        Self { body, answer, rest: Parts::default(), end: end.map(Box::pin) }
     }
 }
 
@@ -154,8 +144,8 @@ impl HttpBody for ResponseBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        if !this.rest.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(this.next_part()))));
+        if this.rest.len() > 0 {
+            return Poll::Ready(Some(Ok(Frame::data(this.rest.next(&this.answer)))));
         }
         let frame = match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(frame) => frame,
@@ -167,11 +157,8 @@ impl HttpBody for ResponseBody {
         Poll::Ready(frame.map(|frame| {
             frame.map(|frame| match frame.into_data() {
                 Ok(data) => {
-                    if !this.is_counted {
-                        this.answer.add(data.len());
-                    }
-                    this.rest = data;
-                    Frame::data(this.next_part())
+                    this.rest = this.answer.parts(data, MAX_PART);
+                    Frame::data(this.rest.next(&this.answer))
                 }
                 Err(frame) => frame,
             })
@@ -179,7 +166,7 @@ impl HttpBody for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.rest.len() == 0 && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

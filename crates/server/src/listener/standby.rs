@@ -31,8 +31,8 @@ const POLL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const REQUEST_LINE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a client may take to send its headers and receive the answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How many accepted connections may wait for the server; more are closed.
-const MAX_HANDOVERS: usize = 1_024;
+/// How long a connection may wait for a place among those that wait for the server.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_HEAD: usize = 16 * 1024;
 const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 
@@ -48,9 +48,10 @@ pub(super) struct Standby {
 }
 
 impl Standby {
-    /// Starts the thread, for the current runtime.
-    pub(super) fn start(listener: StdListener, hub: ToolHub) -> io::Result<Self> {
-        let (handover, accepted) = mpsc::channel(MAX_HANDOVERS);
+    /// Starts the thread, for the current runtime. At most `max_handovers` accepted connections wait for the server; more
+    /// are closed.
+    pub(super) fn start(listener: StdListener, hub: ToolHub, max_handovers: usize) -> io::Result<Self> {
+        let (handover, accepted) = mpsc::channel(max_handovers);
         let (stop, (running, stopped)) = (CancellationToken::new(), oneshot::channel());
         let own_runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop_requested, watched) = (stop.clone(), Handle::current());
@@ -127,8 +128,8 @@ async fn answer_or_hand_over(tcp: TcpStream, peer: SocketAddr, handover: mpsc::S
         // A client that is too slow or gone gets no answer.
         let _ = timeout(RESPONSE_TIMEOUT, answer_livez(tcp)).await;
     } else if let Ok(tcp) = tcp.into_std() {
-        // With too many of them, the connection is closed, as the server does.
-        let _ = handover.try_send((tcp, peer));
+        // A server that is busy takes it soon. With too many of them, the connection is closed.
+        let _ = handover.send_timeout((tcp, peer), HANDOVER_TIMEOUT).await;
     }
 }
 

@@ -43,6 +43,9 @@ impl TrackedIo {
 
 impl AsyncRead for TrackedIo {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Some((_, registration)) = &mut self.open {
+            registration.start();
+        }
         let (tcp, conn) = self.parts()?;
         let before = buf.filled().len();
         ready!(tcp.poll_read(cx, buf))?;

@@ -8,6 +8,7 @@ use tokio::{
     time::timeout,
 };
 use toolhub_server::{Scope, Settings};
+use toolhub_testkit::http2;
 
 use crate::{
     support_http2,
@@ -112,8 +113,8 @@ async fn others_are_served_beside_http2_clients_that_grant_no_window() {
         // Some with a key, some without.
         let key = Some(crowd.hostile_key.as_str()).filter(|_| number % 2 == 0);
         let path = if key.is_some() { "/api/v1/tools" } else { "/openapi.json" };
-        let requests: Vec<u8> = (0..4).flat_map(|stream| support_http2::get(stream * 2 + 1, path, key)).collect();
-        let _ = tcp.write_all(&[support_http2::preface(0), requests].concat()).await;
+        let requests: Vec<u8> = (0..4).flat_map(|stream| http2::get(stream * 2 + 1, path, key)).collect();
+        let _ = tcp.write_all(&[http2::preface(0), requests].concat()).await;
         hostile.push(tcp);
         if number % 25 == 24 {
             crowd.assert_others_are_served().await;
@@ -210,14 +211,14 @@ async fn the_oldest_stream_of_a_key_ends_when_it_opens_too_many() {
 async fn check_unread(window: u32, frames: &[Vec<u8>]) {
     let crowd = start(|settings| settings.limits.body_timeout = Duration::from_millis(300)).await;
     let mut tcp = crowd.server.connect().await;
-    tcp.write_all(&[&[support_http2::preface(window)][..], frames].concat().concat()).await.unwrap();
+    tcp.write_all(&[&[http2::preface(window)][..], frames].concat().concat()).await.unwrap();
     timeout(TEST_TIMEOUT, support_http2::read_to_close(&mut tcp)).await.expect("it is closed");
     crowd.assert_others_are_served().await;
 }
 
 #[tokio::test]
 async fn an_http2_answer_that_is_not_read_closes_the_connection_in_time() {
-    use support_http2::{get, window_update};
+    use http2::{get, window_update};
     check_unread(0, &[get(1, "/openapi.json", None)]).await;
     check_unread(0, &[get(1, "/livez", None)]).await;
     // The first byte is read, and no more.
@@ -229,14 +230,15 @@ async fn an_http2_answer_that_is_not_read_closes_the_connection_in_time() {
 
 #[tokio::test]
 async fn who_leaves_the_most_unread_loses_its_connections_when_answers_take_too_much_memory() {
-    let crowd = start(|settings| settings.limits.held_bytes = 4 << 20).await;
-    let own = crowd.server.connect().await;
-    let mut small = own;
-    let one = [support_http2::preface(0), support_http2::get(1, "/api/v1/tools", Some(&crowd.normal_key))].concat();
-    small.write_all(&one).await.unwrap();
+    let crowd = start(|settings| settings.limits.held_bytes = 256 << 10).await;
+    let get = |count: u32, key: &str| {
+        let requests = (0..count).flat_map(|number| http2::get(number * 2 + 1, "/api/v1/tools", Some(key)));
+        [http2::preface(0), requests.collect()].concat()
+    };
+    let mut small = crowd.server.connect().await;
+    small.write_all(&get(1, &crowd.normal_key)).await.unwrap();
     let mut hostile = crowd.server.connect().await;
-    let many = (0..100).flat_map(|stream| support_http2::get(stream * 2 + 1, "/openapi.json", None));
-    hostile.write_all(&[support_http2::preface(0), many.collect()].concat()).await.unwrap();
+    hostile.write_all(&get(100, &crowd.hostile_key)).await.unwrap();
     timeout(TEST_TIMEOUT, support_http2::read_to_close(&mut hostile)).await.expect("it is closed");
     crowd.assert_others_are_served().await;
     let still_open = timeout(Duration::from_millis(100), support_http2::read_to_close(&mut small)).await;

@@ -35,9 +35,9 @@ pub(crate) struct Server {
     pub(crate) json_values: u32,
     /// Timeout for receiving the headers.
     pub(crate) header_timeout: PositiveDuration,
-    /// Timeout for receiving the body.
+    /// Timeout for receiving the body, and for a client that does not read a response.
     pub(crate) body_timeout: PositiveDuration,
-    /// Maximum number of open connections.
+    /// Maximum number of open connections and event streams. Beyond it, connections are closed to make room for new ones.
     #[schemars(range(min = 1))]
     pub(crate) max_connections: u32,
     /// How long running calls may continue after a shutdown was requested.

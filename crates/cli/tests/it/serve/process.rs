@@ -69,6 +69,13 @@ impl Process {
         assert!(sent.expect("kill can be run").success());
     }
 
+    /// The largest resident memory it has had, in bytes, on systems with `/proc`.
+    pub(super) fn peak_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    }
+
     /// Waits for the exit; returns the exit code and all output.
     pub(super) fn wait_for_exit(mut self) -> (Option<i32>, String, String) {
         let status = self.child.wait().expect("it ends");
