@@ -52,6 +52,8 @@ const BACKLOG: u32 = 4_096;
 /// How much of a response the system holds for a client that does not read it. Its own limit would be megabytes for each
 /// of thousands of connections. Accepted connections inherit it.
 const SEND_BUFFER: u32 = 128 << 10;
+/// How many requests may be in flight on one HTTP/2 connection.
+const MAX_HTTP2_STREAMS: u32 = 128;
 /// How long partly received requests may still reach the hub after shutdown was requested.
 const INFLIGHT_GRACE: Duration = Duration::from_secs(1);
 /// First and longest wait after an accept that failed for lack of a resource (file descriptors, memory).
@@ -353,7 +355,7 @@ fn builder(app: &App) -> Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.headers).unwrap_or(u32::MAX))
-        .max_concurrent_streams(128)
+        .max_concurrent_streams(MAX_HTTP2_STREAMS)
         .keep_alive_interval(limits.idle_timeout)
         .keep_alive_timeout(limits.header_timeout);
     builder

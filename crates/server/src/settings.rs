@@ -8,6 +8,9 @@ use toolhub_core::json::JsonLimits;
 
 use crate::scope::Scope;
 
+/// Default of `Limits::held_bytes`.
+const MAX_HELD_BYTES: usize = 256 << 20;
+
 /// All settings of a server.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -141,7 +144,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
             connections: 4096,
-            held_bytes: 256 << 20,
+            held_bytes: MAX_HELD_BYTES,
         }
     }
 }
