@@ -69,8 +69,8 @@ pub use threads::{InstanceInfo, ThreadInfo, ThreadPage};
 pub use tokio_util::sync::CancellationToken;
 pub use toolhub_state::{
     COOKIE_STATE_PREFIX, ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState,
-    HistoryEntry, HistoryEvent, KindInfo, SessionState, StateChange, StateChanges, StateCleanup, StateCondition,
-    StateEntry, StateError, StateKind, StateManager, StateStats, StateTag, StateVersion, ToolState,
+    HistoryCursor, HistoryEntry, HistoryEvent, KindInfo, SessionState, StateChange, StateChanges, StateCleanup,
+    StateCondition, StateEntry, StateError, StateKind, StateManager, StateStats, StateTag, StateVersion, ToolState,
 };
 
 pub use toolhub_schema::{export, schema, suggest};

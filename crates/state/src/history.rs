@@ -3,9 +3,13 @@
 //! In: events. Out: rows whose ids increase with time, and the entries read back, oldest first. Secrets are redacted
 //! before anything is written, and a value that is too long is replaced by its size. `manager/history.rs` trims.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use schemars::JsonSchema;
@@ -218,6 +222,30 @@ fn put(id: SmolStr, value: Arc<[u8]>, expires: Option<Timestamp>) -> Write {
     let change = Change::Put { value, schema: LAYOUT, expires };
     // An entry needs no stronger durability than the state it is written with.
     Write { table: Table::History, id, expect: Expect::Any, change, durability: Durability::KillSafe }
+}
+
+/// Where a page of a history ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HistoryCursor {
+    /// How many entries were listed.
+    pub(crate) listed: usize,
+    /// The row of the last one.
+    pub(crate) row: SmolStr,
+}
+
+impl fmt::Display for HistoryCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.listed, self.row)
+    }
+}
+
+impl FromStr for HistoryCursor {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (listed, row) = text.split_once(' ').unwrap_or((text, ""));
+        Ok(Self { listed: listed.parse()?, row: row.into() })
+    }
 }
 
 /// Decodes one entry.

@@ -32,7 +32,7 @@ pub use context_state::ContextState;
 pub use data::{ConnectionState, SessionState};
 pub use entry::{ContextInfo, ContextPage, KindInfo, StateEntry, StateStats};
 pub use error::StateError;
-pub use history::{HistoryEntry, HistoryEvent};
+pub use history::{HistoryCursor, HistoryEntry, HistoryEvent};
 pub use kind::StateKind;
 pub use manager::{ConflictOutcome, ConnectionHold, ExecutionHistory};
 pub use manager::{ContextFilter, StateChange, StateChanges, StateCondition, StateManager};

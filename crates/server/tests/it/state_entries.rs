@@ -301,6 +301,31 @@ async fn the_past_is_told_the_newest_first_and_can_be_gone_back_to() {
 }
 
 #[tokio::test]
+async fn pages_of_history_and_versions_are_bounded_by_size() {
+    const MAX_PAGE: usize = 5 << 20;
+    let server = state_fixture().await;
+    for n in 1..=300 {
+        put(&server, json!({"n": n, "text": "x".repeat(15_000)}), &[]).await;
+    }
+    for n in 301..=310 {
+        put(&server, json!({"n": n, "text": "x".repeat(990_000)}), &[]).await;
+    }
+    for (what, count) in [("history", 310), ("versions", 10)] {
+        let (mut listed, mut pages, mut next) = (Vec::new(), 0, Some(format!("{CART}/{what}?limit=500")));
+        while let Some(path) = next {
+            let page = server.get(&path).await;
+            assert!(page.text().len() < MAX_PAGE, "{what}: {} bytes", page.text().len());
+            listed.extend(page.items("version"));
+            next = page.next_link();
+            pages += 1;
+        }
+        let expected: Vec<String> = (311 - count..=310).rev().map(|version: u32| version.to_string()).collect();
+        assert_eq!(listed, expected, "{what}");
+        assert!(pages > 1, "{what}");
+    }
+}
+
+#[tokio::test]
 async fn a_reader_may_not_write_and_a_caller_may_not_read() {
     let server = state_fixture().await;
     let body = Some(json!({"data": {}}));

@@ -3,7 +3,7 @@
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_core::{ContextId, HistoryEntry, StateKind, StateVersion, clock::Timestamp};
+use toolhub_core::{ContextId, HistoryCursor, HistoryEntry, StateKind, StateVersion};
 
 use super::{
     COMMON_ERRORS, Kind, READ_ACCESS, StatePath, WRITE_ACCESS, WRITE_ERRORS,
@@ -58,37 +58,13 @@ async fn history(
 ) -> ApiResult<ListResponse<HistoryEntry>> {
     let context = path.versioned_context()?;
     let list = format!("history {context}");
-    let last = page::decode_cursor(query.cursor.as_ref(), &list)?;
-    let last = last.map(|text| parse_position(&text).ok_or_else(page::unknown_position)).transpose()?;
-    let mut entries =
-        app.hub().state().history(&principal.tenant, &context, usize::MAX).await.map_err(state_problem)?;
+    let after: Option<HistoryCursor> = page::decode_cursor_as(query.cursor.as_ref(), &list)?;
+    let page = app.hub().state().history_page(&principal.tenant, &context, after, query.limit.get()).await;
+    let (entries, next) = page.map_err(state_problem)?;
     if entries.is_empty() {
         require_exists(&app, &principal, &context).await?;
     }
-    entries.reverse();
-    if let Some((timestamp, listed)) = last {
-        // Entries have no number: the cursor counts how many entries with this timestamp were listed before.
-        let mut seen = 0;
-        entries.retain(|entry| {
-            seen += usize::from(entry.timestamp == timestamp);
-            entry.timestamp < timestamp || (entry.timestamp == timestamp && seen > listed)
-        });
-    }
-    let has_more = query.limit.truncate(&mut entries).is_some();
-    let position = |entries: &[HistoryEntry]| {
-        let timestamp = entries.last().map(|last| last.timestamp).unwrap_or_default();
-        let listed_before = last.filter(|(earlier, _)| *earlier == timestamp).map_or(0, |(_, listed)| listed);
-        let on_page = entries.iter().filter(|entry| entry.timestamp == timestamp).count();
-        format!("{} {}", timestamp.millis(), listed_before + on_page)
-    };
-    let next = has_more.then(|| position(&entries));
-    Ok(uri.bounded_list_response(&list, entries, next, position))
-}
-
-/// Parses a cursor: the timestamp of the last listed entry, and how many with that timestamp were listed.
-fn parse_position(position: &str) -> Option<(Timestamp, usize)> {
-    let (millis, listed) = position.split_once(' ')?;
-    Some((Timestamp::from_millis(millis.parse().ok()?), listed.parse().ok()?))
+    Ok(uri.list_response(&list, entries, next.map(|next| next.to_string())))
 }
 
 async fn versions(
@@ -101,15 +77,14 @@ async fn versions(
     let context = path.versioned_context()?;
     let list = format!("versions {context}");
     let last: Option<u64> = page::decode_cursor_as(query.cursor.as_ref(), &list)?;
-    let versions = app.hub().state().versions(&principal.tenant, &context).await.map_err(state_problem)?;
-    if versions.is_empty() {
+    let page = app.hub().state().versions_page(&principal.tenant, &context, last).await;
+    let (mut older, has_more) = page.map_err(state_problem)?;
+    if older.is_empty() {
         require_exists(&app, &principal, &context).await?;
     }
-    let older = versions.into_iter().rev().filter(|version| last.is_none_or(|last| version.version < last));
-    let mut older: Vec<StateVersion> = older.collect();
-    let next = query.limit.truncate(&mut older).map(|last| last.version.to_string());
-    let position = |older: &[StateVersion]| older.last().map(|last| last.version.to_string()).unwrap_or_default();
-    Ok(uri.bounded_list_response(&list, older, next, position))
+    let next = query.limit.truncate(&mut older).map(|last| last.version);
+    let next = next.or(older.last().map(|last| last.version).filter(|_| has_more)).map(|version| version.to_string());
+    Ok(uri.list_response(&list, older, next))
 }
 
 async fn rollback(
