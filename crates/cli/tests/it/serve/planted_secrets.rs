@@ -326,7 +326,9 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
     let answer: Value =
         serde_json::from_str(&answers.map(|(_, text)| text.as_str()).collect::<String>()).expect("JSON");
     let artifact = answer["output"]["artifactId"].as_str().expect("an artifact");
-    findings.add("artifact", send(&format!("GET /api/v1/artifacts/{artifact}"), &Value::Null).1);
+    let (_, bytes) = send(&format!("GET /api/v1/artifacts/{artifact}"), &Value::Null);
+    assert!(bytes.contains("Bearer ****"), "{bytes}");
+    findings.add("artifact", bytes);
     let body = "{\"token\": \"canary-broken-body\"";
     findings.add("broken body", connection.send("POST /api/v1/tools/login/calls", &own, body).text);
     let wrong = "authorization: Bearer canary-wrong-key\r\n";
@@ -346,11 +348,12 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
         "runs list talk",
         "state get t/keeper",
         "config show",
-        "config show --origins",
+        "config show --origin",
         "config show --json",
         "doctor",
     ] {
         let ran = run_toolhub(folder.path(), &command.split(' ').collect::<Vec<_>>(), &session);
+        assert!(ran.code == 0 && !ran.out.is_empty(), "toolhub {command}: {}", ran.err);
         findings.add(format!("toolhub {command}"), ran.out + &ran.err);
     }
     let refused = run_toolhub(folder.path(), &["call", "login", "pin_token=canary-invalid-argument-of-cli"], &session);
@@ -363,7 +366,9 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
     assert!(log.contains("call failed"), "the log is complete");
     findings.add("stdout", out);
     findings.add("log", log);
-    findings.add("events", events.join().expect("the events are read"));
+    let events = events.join().expect("the events are read");
+    assert!(events.contains("tool.execution.failed"), "{events}");
+    findings.add("events", events);
     findings.add_files(folder.path());
     let is_searched =
         |part: &str| findings.0.iter().any(|(place, text)| place.contains(part) && text.contains("sealed:"));
