@@ -34,6 +34,9 @@ use victims::Candidate;
 /// Connections that are closed to make room this often belong to one burst, in milliseconds.
 const BURST_MILLIS: u64 = 100;
 
+/// How often connections closed because of their memory are logged at most, in milliseconds.
+const LOG_MILLIS: u64 = 10_000;
+
 /// All open connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
@@ -49,11 +52,20 @@ pub(crate) struct Connections {
     /// still hold theirs.
     shed_at: AtomicUsize,
     /// Held while connections that hold too many bytes are being closed.
-    shedding: Mutex<()>,
+    shedding: Mutex<Shedding>,
     hash_state: RandomState,
     /// Accepted connections from which the server has not begun to read.
     unstarted: AtomicUsize,
     started: Notify,
+}
+
+/// Connections that were closed because of the memory they held.
+#[derive(Debug, Default)]
+struct Shedding {
+    /// How many were not logged yet.
+    aborted: usize,
+    /// When they were last logged, in milliseconds since the listener started.
+    logged_at: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -184,7 +196,7 @@ impl Connections {
     /// bytes first, of these the ones whose clients do not read, of these the largest.
     fn shed(&self) {
         // Whoever holds the lock does the work.
-        let Ok(_guard) = self.shedding.try_lock() else { return };
+        let Ok(mut shedding) = self.shedding.try_lock() else { return };
         let now = self.elapsed_millis();
         // Not again for each answer until the connections are closed.
         self.shed_at.store(self.held_bytes.load(SeqCst) + self.max_held_bytes / 16, SeqCst);
@@ -205,17 +217,23 @@ impl Connections {
         holding.sort_by_cached_key(|(conn, holder, bytes)| {
             std::cmp::Reverse((by_holder.get(holder).copied(), conn.is_unread(now), *bytes))
         });
-        let (mut aborted, mut freed) = (0, 0);
         for (conn, _, bytes) in holding {
             if total <= self.max_held_bytes / 4 * 3 {
                 break;
             }
             conn.send_command(ConnCommand::Abort);
             total -= bytes;
-            freed += bytes;
-            aborted += 1;
+            shedding.aborted += 1;
         }
-        tracing::warn!(aborted, freed, limit = self.max_held_bytes, "connections closed: too many unread bytes");
+        if shedding.logged_at.is_none_or(|at| now.saturating_sub(at) >= LOG_MILLIS) {
+            let aborted = std::mem::take(&mut shedding.aborted);
+            tracing::warn!(
+                aborted,
+                limit = self.max_held_bytes,
+                "closed connections: unread responses and request bodies take too much memory"
+            );
+            shedding.logged_at = Some(now);
+        }
     }
 
     /// Aborts connections that exceeded a timeout; returns how many.
