@@ -72,6 +72,16 @@ pub(crate) struct StoredApproval {
     row_version: RowVersion,
 }
 
+/// How many identical calls may await approval: a bound against a model that repeats the same call in a loop.
+const MAX_IDENTICAL: usize = 32;
+/// The size of their arguments together, because each of them reads the others. Two are allowed, whatever their size.
+const MAX_IDENTICAL_BYTES: usize = 4 << 20;
+
+/// How many calls with these arguments may await approval.
+pub(crate) fn max_identical(arguments: &CompactJson) -> usize {
+    (MAX_IDENTICAL_BYTES / arguments.large_bytes().unwrap_or(1).max(1)).clamp(2, MAX_IDENTICAL)
+}
+
 impl Approvals {
     pub(crate) fn new(
         store: Arc<dyn Backend>,
@@ -98,17 +108,19 @@ impl Approvals {
         let _ = self.page_url.set(url);
     }
 
-    /// Stores an approval request and emits its event.
+    /// Stores an approval request and emits its event; `None` if too many identical calls await approval.
     pub(crate) async fn ask(
         &self,
         partition: Partition,
         approval: Approval<CompactJson>,
-    ) -> Result<StoredApproval, StoreError> {
+    ) -> Result<Option<StoredApproval>, StoreError> {
         let now = self.clock.now();
         self.pending.insert(&partition.tenant, &approval, now);
-        let row_version = self.store_request(&partition, &approval, now).await.inspect_err(|_| {
+        let stored = self.store_request(&partition, &approval, now).await;
+        let Ok(Some(row_version)) = stored else {
             self.pending.remove(approval.id);
-        })?;
+            return stored.map(|_| None);
+        };
         self.pending.set_stored(approval.id, row_version);
         self.log_requested(&approval);
         let event = EventKind::ApprovalRequested {
@@ -121,7 +133,7 @@ impl Approvals {
             expires_at: approval.expires_at,
         };
         self.events.emit_for_tenant(now, &partition.tenant, approval.thread.as_ref(), event);
-        Ok(StoredApproval { approval, partition, row_version })
+        Ok(Some(StoredApproval { approval, partition, row_version }))
     }
 
     async fn store_request(
@@ -129,12 +141,19 @@ impl Approvals {
         partition: &Partition,
         approval: &Approval<CompactJson>,
         now: Timestamp,
-    ) -> Result<RowVersion, StoreError> {
+    ) -> Result<Option<RowVersion>, StoreError> {
         // An approval may be granted at the last moment, and can then be used for the same time again.
         let last_use = approval.expires_at + approval.expires_at.since(approval.asked_at);
         loop {
-            let (found, list) = self.load_by_binding(partition, &approval.binding).await?;
-            let mut ids: Vec<ApprovalId> = found.iter().rev().map(|stored| stored.approval.id).collect();
+            let (mut ids, list) = self.load_list(partition, &approval.binding).await?;
+            let max_identical = max_identical(&approval.arguments);
+            if ids.len() >= max_identical {
+                let found = self.load_listed(partition, &approval.binding, &ids).await?;
+                ids = found.iter().rev().map(|stored| stored.approval.id).collect();
+            }
+            if ids.len() >= max_identical {
+                return Ok(None);
+            }
             ids.push(approval.id);
             let id = list_row_id(&approval.binding);
             let value = encode(Table::Approvals, &id, &ids)?;
@@ -149,7 +168,9 @@ impl Approvals {
             let stamp = batch.stamp;
             match self.store.commit(batch, now).await {
                 // Take the version from the store: in a restored store it need not be 1.
-                Ok(versions) => return Ok(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp }),
+                Ok(versions) => {
+                    return Ok(Some(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp }));
+                }
                 // An identical call asked concurrently; retry, so that the list has both.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),

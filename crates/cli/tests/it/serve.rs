@@ -2,10 +2,12 @@
 
 mod agents;
 mod approvals;
+mod attacks;
 mod clock_jump;
 mod connection;
 mod dead_ends;
 mod floods;
+mod hostile;
 mod imports;
 mod inspection;
 mod logs;

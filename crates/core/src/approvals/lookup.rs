@@ -22,28 +22,39 @@ impl Approvals {
         partition: &Partition,
         binding: &str,
     ) -> Result<Vec<StoredApproval>, StoreError> {
-        Ok(self.load_by_binding(partition, binding).await?.0)
+        let (ids, _) = self.load_list(partition, binding).await?;
+        self.load_listed(partition, binding, &ids).await
     }
 
-    /// The same, and the row version of their list.
-    pub(super) async fn load_by_binding(
+    /// The approvals with this binding, oldest first, relevant or not, and the row version of their list.
+    pub(super) async fn load_list(
         &self,
         partition: &Partition,
         binding: &str,
-    ) -> Result<(Vec<StoredApproval>, Option<RowVersion>), StoreError> {
-        let now = self.clock.now();
+    ) -> Result<(Vec<ApprovalId>, Option<RowVersion>), StoreError> {
         let list = [RowKey { partition: partition.clone(), table: Table::Approvals, id: list_row_id(binding) }];
-        let Some(row) = self.store.load(&list, now).await?.pop().flatten() else { return Ok((Vec::new(), None)) };
+        let row = self.store.load(&list, self.clock.now()).await?.pop().flatten();
+        let Some(row) = row else { return Ok((Vec::new(), None)) };
         // An unreadable list approves nothing: the call asks again and rewrites the list.
-        let ids: Vec<ApprovalId> =
-            ok_or_log(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|(ids, _)| ids).unwrap_or_default();
+        let ids = ok_or_log(decode(Table::Approvals, &list[0].id, LAYOUT, &row)).map(|(ids, _)| ids);
+        Ok((ids.unwrap_or_default(), Some(row.version)))
+    }
+
+    /// Those of the listed approvals that are relevant, newest first.
+    pub(super) async fn load_listed(
+        &self,
+        partition: &Partition,
+        binding: &str,
+        ids: &[ApprovalId],
+    ) -> Result<Vec<StoredApproval>, StoreError> {
+        let now = self.clock.now();
         let key = |id: &ApprovalId| RowKey { partition: partition.clone(), table: Table::Approvals, id: (*id).into() };
         let keys: Vec<RowKey> = ids.iter().rev().map(key).collect();
         let rows = self.store.load(&keys, now).await?;
         let found = keys.into_iter().zip(rows).filter_map(|(key, row)| ok_or_log(self.decode(key, &row?)));
         let is_relevant =
             |stored: &StoredApproval| stored.approval.binding == binding && stored.approval.is_relevant(now);
-        Ok((found.filter(is_relevant).collect(), Some(row.version)))
+        Ok(found.filter(is_relevant).collect())
     }
 
     /// Every approval of a tenant, oldest first.

@@ -8,7 +8,7 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 
 use super::{
-    choice::{self, AskingCall, Choice, EarlierApproval, EarlierState},
+    choice::{self, AskingCall, Bound, Choice, EarlierApproval, EarlierState},
     forbidden,
     refusal::{self, approval_consumed, approval_expired, approval_required, denied_error, interrupted_by_shutdown},
     verdict,
@@ -53,6 +53,7 @@ pub(super) async fn ask_for_approval(
         let earlier: Vec<_> = found.iter().map(|stored| earlier_approval(engine, &envelope, stored, now)).collect();
         let asking = AskingCall {
             waits,
+            max_identical: approvals::max_identical(&envelope.call.arguments),
             resumes: envelope.pending_approval().is_some(),
             approvals_full: approvals.is_full(&tenant, |total, of_tenant| engine.scheduler.is_full(total, of_tenant)),
         };
@@ -95,7 +96,11 @@ pub(super) async fn ask_for_approval(
                 if outlives {
                     envelope = open::preopen_for_approval(engine, envelope, approval.id).await?;
                 }
-                (approvals.ask(partition.clone(), approval).await?, waiter)
+                let Some(request) = approvals.ask(partition.clone(), approval).await? else {
+                    let identical = approvals::max_identical(&envelope.call.arguments);
+                    return Err(refusal::too_many_waiting(&envelope, Bound::IdenticalCalls, identical));
+                };
+                (request, waiter)
             }
         };
         if !waits {

@@ -3,9 +3,6 @@
 //! In: a summary of each earlier request with the same binding, newest first, and what the call can do. Out: a choice. Pure: the
 //! policy stage loads the requests and acts on the choice.
 
-/// How many identical calls may await approval: a bound against a model that repeats the same call in a loop.
-const MAX_IDENTICAL_PENDING: usize = 32;
-
 /// Summary of an earlier approval request for the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EarlierApproval<T> {
@@ -42,6 +39,8 @@ pub(super) enum EarlierState {
 pub(super) struct AskingCall {
     /// It can wait for a person.
     pub(super) waits: bool,
+    /// How many identical calls may await approval.
+    pub(super) max_identical: usize,
     /// It resumes after a restart; it was admitted before.
     pub(super) resumes: bool,
     /// The maximum number of pending approvals is reached.
@@ -95,7 +94,7 @@ pub(super) fn choose<T: Copy>(earlier: &[EarlierApproval<T>], call: AskingCall) 
             EarlierState::Usable | EarlierState::Denied | EarlierState::Pending | EarlierState::Closed => {}
         }
     }
-    let new = if earlier.len() >= MAX_IDENTICAL_PENDING {
+    let new = if earlier.len() >= call.max_identical {
         Choice::Refuse(Bound::IdenticalCalls)
     } else if !call.resumes && call.approvals_full {
         Choice::Refuse(Bound::Pending)
@@ -126,7 +125,9 @@ mod tests {
         EarlierApproval { is_same_call: true, ..earlier(state) }
     }
 
-    const WAITS: AskingCall = AskingCall { waits: true, resumes: false, approvals_full: false };
+    const MAX_IDENTICAL: usize = 3;
+    const WAITS: AskingCall =
+        AskingCall { waits: true, max_identical: MAX_IDENTICAL, resumes: false, approvals_full: false };
     const NO_WAIT: AskingCall = AskingCall { waits: false, ..WAITS };
 
     #[track_caller]
@@ -195,10 +196,10 @@ mod tests {
         let full = |call| AskingCall { approvals_full: true, ..call };
         let identical = Choice::Refuse(Bound::IdenticalCalls);
         for call in [WAITS, resumed, full(WAITS)] {
-            check(&[waited; MAX_IDENTICAL_PENDING], call, identical);
+            check(&[waited; MAX_IDENTICAL], call, identical);
         }
-        check(&[waited; MAX_IDENTICAL_PENDING - 1], WAITS, Choice::Ask);
-        check(&[earlier(Pending); MAX_IDENTICAL_PENDING], full(WAITS), Choice::Adopt(MAX_IDENTICAL_PENDING - 1));
+        check(&[waited; MAX_IDENTICAL - 1], WAITS, Choice::Ask);
+        check(&[earlier(Pending); MAX_IDENTICAL], full(WAITS), Choice::Adopt(MAX_IDENTICAL - 1));
         check(&[waited], full(WAITS), Choice::Refuse(Bound::Pending));
         check(&[], full(NO_WAIT), Choice::Refuse(Bound::Pending));
         // A resumed call was admitted before.
