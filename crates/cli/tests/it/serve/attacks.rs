@@ -147,7 +147,8 @@ async fn calls_that_wait_take_bounded_memory() {
     let ask = "POST /api/v1/tools/ask/calls";
     let prefer = "prefer: respond-async\r\n";
     let (wide, long) = (objects(MAX_VALUES), format!("\"{}\"", "x".repeat(MAX_BODY)));
-    let body = |n: usize| format!("{{\"arguments\":{{\"n\":{n},\"x\":{}}}}}", if n % 2 == 0 { &wide } else { &long });
+    let body =
+        |n: usize| format!("{{\"arguments\":{{\"n\":{n},\"x\":{}}}}}", if n.is_multiple_of(2) { &wide } else { &long });
     let requests: Vec<_> = (0..soak(12, 120)).map(|n| (ask, prefer, body(n))).collect();
     Attack::new("calls that wait for approval", &target, &requests).run(&target, (soak(4, 16), 1)).await;
 }
