@@ -68,8 +68,8 @@ fn max_running(limit: usize, own: usize, priority: Priority) -> usize {
     match priority {
         // Health checks need no key, so they have a bound too.
         Priority::Reserved => limit * 2,
-        Priority::Normal if own < (limit / 64).max(1) => (limit - limit / 16).max(1),
-        Priority::Normal => (limit - limit / 8).max(1),
+        Priority::Normal if own < (limit / 64).max(1) => (limit - (limit / 16).max(1)).max(1),
+        Priority::Normal => (limit - (limit / 8).max(1)).max(1),
     }
 }
 

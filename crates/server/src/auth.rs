@@ -153,13 +153,14 @@ impl RouteGuard {
         principal: Option<&Principal>,
     ) -> Result<(Permit, Option<Executing>), Problem> {
         let has_keys = matches!(self.app.settings().auth, Auth::Keys(_));
-        if let Some(principal) = principal {
-            conn.on_authenticated(has_keys.then(|| Holder::of_key(principal)).as_ref());
+        let key = principal.filter(|_| has_keys).map(Holder::of_key);
+        if principal.is_some() {
+            conn.on_authenticated(key.as_ref());
         }
-        let is_admin = has_keys && principal.is_some_and(|principal| principal.has_scope(Scope::Admin));
-        let is_reserved = self.is_health_check || is_admin || self.access == Access::Needs(Scope::Admin);
+        let is_reserved = self.is_health_check || self.access == Access::Needs(Scope::Admin);
         let priority = if is_reserved { Priority::Reserved } else { Priority::Normal };
-        let permit = self.app.admission().try_acquire(conn.holder(), priority).ok_or_else(overloaded_problem)?;
+        let holder = key.unwrap_or_else(|| conn.holder());
+        let permit = self.app.admission().try_acquire(holder, priority).ok_or_else(overloaded_problem)?;
         Ok((permit, principal.is_some().then(|| conn.begin_execution())))
     }
 

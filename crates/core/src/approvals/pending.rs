@@ -16,10 +16,11 @@ use toolhub_storage::{
 };
 use toolhub_types::{
     ids::{ApprovalId, Tenant},
+    page_budget::LIST_PAGE_BYTES,
     timestamp::Timestamp,
 };
 
-/// Maximum number of pending approvals that are tracked.
+/// Maximum number of pending approvals, whatever is configured.
 const MAX_TRACKED: usize = 100_000;
 
 /// The row version of an approval that is not stored yet.
@@ -122,7 +123,8 @@ impl Approvals {
     pub(crate) fn is_full(&self, tenant: &Tenant, is_full: impl Fn(usize, usize) -> bool) -> bool {
         let mut entries = self.pending.lock();
         let check = |entries: &Entries| {
-            is_full(entries.by_id.len(), entries.by_tenant.get(tenant).copied().unwrap_or_default())
+            let (total, of_tenant) = (entries.by_id.len(), entries.by_tenant.get(tenant).copied().unwrap_or_default());
+            total >= MAX_TRACKED || is_full(total, of_tenant)
         };
         if !check(&entries) {
             return false;
@@ -141,7 +143,7 @@ impl Approvals {
 
     /// Loads the pending approvals that were requested before this hub started.
     pub(crate) async fn load_pending(&self) -> Result<(), StoreError> {
-        let mut scan = Scan::new(Table::Approvals, Scope::All).prefix(APPROVAL_ID_PREFIX);
+        let mut scan = Scan::new(Table::Approvals, Scope::All).prefix(APPROVAL_ID_PREFIX).max_bytes(LIST_PAGE_BYTES);
         loop {
             let now = self.clock.now();
             let page = self.store.scan(scan.clone(), now).await?;

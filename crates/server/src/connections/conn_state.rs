@@ -22,6 +22,8 @@ use crate::settings::Limits;
 /// After this time, in milliseconds, an answer without progress counts as unread, and a connection without a request as
 /// idle, when connections must be closed to make room.
 const RECENT_MILLIS: u64 = 1_000;
+/// How many times longer an answer may stay unread while another request on the connection is executed.
+const UNREAD_GRACE: u32 = 10;
 /// How long a connection that was told to drain to make room may stay open, in milliseconds.
 const DISPLACED_MILLIS: u64 = 1_000;
 
@@ -225,8 +227,10 @@ impl ConnState {
     pub(super) fn displace(&self, at_once: bool) {
         self.displaced_at.store(self.elapsed_millis().max(1), SeqCst);
         let streams = self.streams.load(SeqCst);
+        // A request with a key may have begun meanwhile: it is answered first.
+        let is_executing = self.executing.load(SeqCst) > 0;
         let can_drain = self.in_flight.load(SeqCst) == streams && !self.reading.load(SeqCst);
-        if at_once || !can_drain {
+        if !is_executing && (at_once || !can_drain) {
             return self.send_command(ConnCommand::Abort);
         }
         if streams > 0 {
@@ -258,11 +262,13 @@ impl ConnState {
     /// Whether it exceeds one of the timeouts.
     pub(super) fn is_overdue(&self, limits: &Limits, now: u64) -> bool {
         let exceeds = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
-        let displaced_at = self.displaced_at.load(SeqCst);
-        if displaced_at != 0 && now.saturating_sub(displaced_at) > DISPLACED_MILLIS {
+        let (displaced_at, is_executing) = (self.displaced_at.load(SeqCst), self.executing.load(SeqCst) > 0);
+        if displaced_at != 0 && !is_executing && now.saturating_sub(displaced_at) > DISPLACED_MILLIS {
             return true;
         }
-        if self.unread_since().is_some_and(|since| exceeds(since, limits.body_timeout)) {
+        // Other streams of an HTTP/2 connection may belong to other clients, whose calls must not be cut.
+        let unread_timeout = limits.body_timeout * if is_executing { UNREAD_GRACE } else { 1 };
+        if self.unread_since().is_some_and(|since| exceeds(since, unread_timeout)) {
             return true;
         }
         if self.in_flight.load(SeqCst) > 0 {

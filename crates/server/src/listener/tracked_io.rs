@@ -16,7 +16,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::connections::{ConnState, Registration};
+use crate::connections::{ConnCommand, ConnState, Registration};
 
 /// How long the socket is drained after its last response, so that the client can read it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -101,7 +101,13 @@ impl Drop for TrackedIo {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
-                let _ = tokio::time::timeout(LINGER_TIMEOUT, drain_unread(tcp)).await;
+                let told_to_close =
+                    std::future::poll_fn(|context| registration.conn.poll_command(context, ConnCommand::Drain));
+                tokio::select! {
+                    _ = tokio::time::timeout(LINGER_TIMEOUT, drain_unread(tcp)) => {}
+                    // Another connection needs the place.
+                    _ = told_to_close => {}
+                }
                 drop(registration);
             });
         }

@@ -218,7 +218,7 @@ impl Memory {
     ) -> Vec<(RowKey, Row)> {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         loop {
-            let mut entries = self.ids.read(scan.table, &window, INDEX_STEP.min(scan.limit.saturating_add(1)));
+            let mut entries = self.ids.read(scan.table, &window, INDEX_STEP);
             for entry in entries.iter().filter(|entry| entry.partition_key().starts_with(key_prefix)) {
                 let Some(found) = self.indexed_row(scan.table, entry, &window, now) else { continue };
                 let is_after_page = rows.len() >= scan.limit || bytes >= scan.max_bytes;

@@ -14,7 +14,7 @@ use std::{
 
 use rusqlite::Connection;
 
-use super::{backup::check_integrity, connection, store_file::StoreFile};
+use super::{backup::check_integrity, connection, error::is_damage, store_file::StoreFile};
 
 /// Larger files are checked in a thread of their own.
 const MAX_INLINE_BYTES: u64 = 16 * 1024 * 1024;
@@ -64,8 +64,11 @@ fn check(file: &StoreFile, connection: &Connection) {
 }
 
 fn check_unless(stop: &AtomicBool, file: &StoreFile, connection: &Connection) {
-    match check_integrity(connection).map_err(|error| error.to_string()).flatten() {
-        Err(problem) if !stop.load(Ordering::Relaxed) => file.set_damaged(problem),
-        _ => {}
+    match check_integrity(connection) {
+        Ok(Ok(())) => {}
+        _ if stop.load(Ordering::Relaxed) => {}
+        Ok(Err(problem)) => file.set_damaged(problem),
+        Err(error) if is_damage(&error) => file.set_damaged(error.to_string()),
+        Err(error) => tracing::warn!(%error, store = %file.path().display(), "the store's file was not checked"),
     }
 }

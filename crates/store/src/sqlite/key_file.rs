@@ -27,9 +27,11 @@ pub(super) fn load_or_create(store: &Path) -> Result<SealKey, OpenError> {
             if let Ok(bytes) = <&[u8; SealKey::LEN]>::try_from(bytes.as_slice()) {
                 return Ok(SealKey::new(bytes));
             }
+            let kept = with_suffix(&path, ".damaged");
+            fs::rename(&path, &kept).map_err(failed)?;
             tracing::warn!(
-                file = %path.display(),
-                "key file is damaged; replacing it. Open calls with secret arguments will end as interrupted"
+                file = %path.display(), kept = %kept.display(),
+                "key file is damaged; a new one is made. Open calls with secret arguments will end as interrupted"
             );
         }
         Err(KeyError::Missing) => {}
@@ -48,12 +50,18 @@ enum KeyError {
 }
 
 fn read(path: &PathBuf) -> Result<Vec<u8>, KeyError> {
-    let metadata = match fs::metadata(path) {
+    let mode = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KeyError::Missing),
-        found => found.map_err(KeyError::Io)?,
+        found => found.map_err(KeyError::Io)?.permissions().mode(),
     };
-    if metadata.permissions().mode() & OTHERS != 0 {
-        return Err(KeyError::Exposed);
+    if mode & OTHERS != 0 {
+        // Some systems add permissions when they mount a volume.
+        tracing::warn!(file = %path.display(), mode = format!("{mode:o}"), "others may read the key file; this is changed now");
+        let changed = fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700));
+        let is_exposed = || fs::metadata(path).map_or(true, |file| file.permissions().mode() & OTHERS != 0);
+        if changed.is_err() || is_exposed() {
+            return Err(KeyError::Exposed);
+        }
     }
     fs::read(path).map_err(KeyError::Io)
 }
@@ -84,9 +92,8 @@ mod tests {
         assert_eq!(load_or_create(&store).unwrap().unseal("call", &sealed).as_deref(), Some("hunter2"));
 
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        let refused = load_or_create(&store).unwrap_err().to_string();
-        assert!(refused.contains("chmod 600") && refused.contains("toolhub.db.key"), "{refused}");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(load_or_create(&store).unwrap().unseal("call", &sealed).as_deref(), Some("hunter2"));
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "it is kept from others");
 
         fs::write(&file, b"half a key").unwrap();
         let replaced = load_or_create(&store).unwrap();

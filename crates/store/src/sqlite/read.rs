@@ -23,8 +23,9 @@ use super::{
 const LOAD: &str = "SELECT version, stamp, layout, expires, created, updated, body, head, value FROM rows \
                     WHERE partition = ?1 AND tab = ?2 AND id = ?3";
 
-/// Whether the other index has the row.
-const IS_INDEXED: &str = "SELECT 1 FROM rows INDEXED BY by_id WHERE tab = ?1 AND id = ?2 AND partition = ?3";
+/// Whether the other index has the row. Only `LOAD` hides one that has expired.
+const IS_INDEXED: &str = "SELECT 1 FROM rows INDEXED BY by_id WHERE tab = ?1 AND id = ?2 AND partition = ?3 \
+                          AND (expires IS NULL OR expires > ?4)";
 
 /// Connection pool for loads. A load holds a connection for microseconds.
 pub(super) struct Readers {
@@ -53,11 +54,17 @@ impl Readers {
                 closed.insert(connection::open_reader(self.file.path()).map_err(|error| error::unavailable(&error))?)
             }
         };
-        let loaded = if keys.len() == 1 {
+        let is_checked = keys.iter().all(|key| matches!(key.table, Table::Claims | Table::Calls | Table::OpenCalls));
+        let loaded = if keys.len() == 1 && !is_checked {
             self.load_row(connection, &keys[0], now).map(|row| vec![row])
         } else {
             in_read_transaction(connection, |connection| {
-                keys.iter().map(|key| self.load_row(connection, key, now)).collect()
+                let load = |key| self.load_row(connection, key, now);
+                let rows = keys.iter().map(load).collect::<Result<Vec<_>, StoreError>>()?;
+                if is_checked && rows.iter().all(Option::is_none) {
+                    keys.iter().try_for_each(|key| self.check_absent(connection, key, now))?;
+                }
+                Ok(rows)
             })
         };
         if let Err(StoreError::Unavailable(_)) = loaded {
@@ -87,26 +94,27 @@ impl Readers {
         };
         match load().map_err(|error| error::row_error(key.table, &key.id, &error))? {
             None if self.quarantine.version(name).is_some() => Err(quarantine::quarantined_error(name)),
-            None => self.check_absent(connection, name).map(|()| None),
             found => found.transpose().map(Option::flatten),
         }
     }
 
-    /// Whether the claim of an idempotency key is certainly absent: damage must not make a used key look free.
-    fn check_absent(&self, connection: &Connection, name: row::RowName<'_>) -> Result<(), StoreError> {
-        if name.table != Table::Claims {
-            return Ok(());
-        }
+    /// Fails unless a record is certainly absent: damage must not make a used idempotency key look free, and a key is used if
+    /// its claim and the record of its call are found.
+    fn check_absent(&self, connection: &Connection, key: &RowKey, now: Timestamp) -> Result<(), StoreError> {
+        let partition = row::partition_key(&key.partition);
+        let name = row::RowName { partition: &partition, table: key.table, id: &key.id };
         if let Some(problem) = self.file.damage() {
-            let reason =
-                format!("the file is damaged ({problem}), so that a used key may be missing; restore a backup");
+            let reason = format!("the file is damaged ({problem}), so that it may be hidden; restore a backup");
             return Err(name.damaged_error(reason));
         }
-        let find = || connection.prepare_cached(IS_INDEXED)?.exists((name.table.as_str(), name.id, name.partition));
+        let find = || {
+            let mut find = connection.prepare_cached(IS_INDEXED)?;
+            find.exists((name.table.as_str(), name.id, name.partition, now.millis()))
+        };
         match find() {
             Ok(false) => Ok(()),
             Ok(true) => Err(name.damaged_error("one index of the file has it and another one has not")),
-            Err(error) => Err(error::row_error(name.table, &name.id.into(), &error)),
+            Err(error) => Err(error::row_error(name.table, &key.id, &error)),
         }
     }
 }

@@ -235,7 +235,11 @@ async fn remove_claim(
     call: CallId,
 ) -> Result<(), StoreError> {
     let now = engine.services.clock.now();
-    let removal = engine.journal.find_claim(tenant, tool, key, now).await?;
+    let removal = match engine.journal.find_claim(tenant, tool, key, now).await {
+        // What is left of it expires.
+        Err(StoreError::Damaged { .. }) => return Ok(()),
+        found => found?,
+    };
     let Some((_, version)) = removal.filter(|(claim, _)| claim.call == call) else { return Ok(()) };
     let batch = Batch::new(journal::claim_partition(tenant, tool, key)).with(engine.journal.remove_claim(version));
     match engine.services.store.commit(batch, now).await {

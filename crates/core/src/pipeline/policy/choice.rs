@@ -125,7 +125,7 @@ mod tests {
         EarlierApproval { is_same_call: true, ..earlier(state) }
     }
 
-    const MAX_IDENTICAL: usize = 3;
+    const MAX_IDENTICAL: usize = 32;
     const WAITS: AskingCall =
         AskingCall { waits: true, max_identical: MAX_IDENTICAL, resumes: false, approvals_full: false };
     const NO_WAIT: AskingCall = AskingCall { waits: false, ..WAITS };
