@@ -221,6 +221,15 @@ fn claim(number: usize) -> RowKey {
     RowKey { partition: Partition { tenant: Tenant::default(), kind }, table: Table::Claims, id: "request".into() }
 }
 
+/// Where the record of the call of a key is stored: among the ended calls, or else among the open ones.
+fn call(number: usize) -> [RowKey; 2] {
+    [Table::Calls, Table::OpenCalls].map(|table| RowKey {
+        partition: thread(&format!("t{}", number % 20)),
+        table,
+        id: format!("call-{number}").into(),
+    })
+}
+
 #[tokio::test]
 async fn in_a_damaged_file_no_claimed_key_looks_free() {
     const CLAIMS: usize = 300;
@@ -228,7 +237,8 @@ async fn in_a_damaged_file_no_claimed_key_looks_free() {
     {
         let store = open(&folder.join("store"));
         fill(&store).await;
-        for RowKey { partition, table, id } in (0..CLAIMS).map(claim) {
+        let calls = (0..CLAIMS).map(|number| call(number)[number % 2].clone());
+        for RowKey { partition, table, id } in (0..CLAIMS).map(claim).chain(calls) {
             let write = Write { table, id, ..put("", br#"{"call":"1","digest":"0123456789abcdef"}"#) };
             store.commit(Batch::new(partition).with(write), NOW).await.unwrap();
         }
@@ -243,6 +253,8 @@ async fn in_a_damaged_file_no_claimed_key_looks_free() {
                 let found = store.load(&[claim(number)], NOW).await;
                 assert_ne!(found, Ok(vec![None]), "claim {number} looks free in mutant {seed}");
                 claimed += u64::from(found.is_ok());
+                let found = store.load(&call(number), NOW).await;
+                assert_ne!(found, Ok(vec![None, None]), "the record of call {number} is missing in mutant {seed}");
             }
         }
         for suffix in ["", "-wal", "-shm", ".lock"] {
