@@ -195,7 +195,7 @@ impl Connections {
     /// Aborts connections until the others hold no more than three quarters of the limit: those of the holder with the most
     /// bytes first, of these the ones whose clients do not read, of these the largest.
     fn shed(&self) {
-        // Whoever holds the lock does the work.
+        // If the lock is held, another task does this already.
         let Ok(mut shedding) = self.shedding.try_lock() else { return };
         let now = self.elapsed_millis();
         // Not again for each answer until the connections are closed.

@@ -49,14 +49,14 @@ impl Streams {
         open.count += 1;
         let own = open.by_holder.entry(holder.clone()).or_default();
         own.insert(number, end);
-        let loser = if own.len() > (self.limit / 2).max(1) {
+        let largest = if own.len() > (self.limit / 2).max(1) {
             Some(holder.clone())
         } else if open.count > self.limit {
             open.by_holder.iter().max_by_key(|(_, streams)| streams.len()).map(|(holder, _)| holder.clone())
         } else {
             None
         };
-        let ended = loser.is_some_and(|loser| open.end_oldest(&loser));
+        let ended = largest.is_some_and(|holder| open.end_oldest(&holder));
         drop(open);
         (OpenStream { streams: self.clone(), holder, number }, ended)
     }
