@@ -21,7 +21,7 @@ impl Holder {
     /// The holder of a connection before its first request.
     pub(crate) fn of_peer(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
-            // Whoever has one IPv6 address usually has all addresses of its /64 network.
+            // A client with one IPv6 address usually has its whole /64 network.
             IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
             v4 @ IpAddr::V4(_) => v4,
         })

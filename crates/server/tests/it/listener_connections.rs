@@ -65,6 +65,19 @@ impl Crowded {
         self.request_from("127.0.0.1", head, key, body).await
     }
 
+    /// Opens hostile connections; other clients are served meanwhile and afterwards.
+    async fn open_hostile<T>(&self, open: impl AsyncFn(usize) -> T) -> Vec<T> {
+        let mut hostile = Vec::new();
+        for number in 0..HOSTILE_CONNECTIONS {
+            hostile.push(open(number).await);
+            if number % 25 == 24 {
+                self.assert_others_are_served().await;
+            }
+        }
+        self.assert_others_are_served().await;
+        hostile
+    }
+
     /// Health checks, clients with another key, clients at another address and the administrator are served.
     async fn assert_others_are_served(&self) {
         for from in ["127.0.0.1", "127.0.0.2"] {
@@ -107,50 +120,34 @@ impl Crowded {
 #[tokio::test]
 async fn others_are_served_beside_http2_clients_that_grant_no_window() {
     let crowd = start(|_| {}).await;
-    let mut hostile = Vec::new();
-    for number in 0..HOSTILE_CONNECTIONS {
+    let open = async |number: usize| {
         let mut tcp = crowd.server.connect().await;
         // Some with a key, some without.
-        let key = Some(crowd.hostile_key.as_str()).filter(|_| number % 2 == 0);
+        let key = Some(crowd.hostile_key.as_str()).filter(|_| number.is_multiple_of(2));
         let path = if key.is_some() { "/api/v1/tools" } else { "/openapi.json" };
         let requests: Vec<u8> = (0..4).flat_map(|stream| http2::get(stream * 2 + 1, path, key)).collect();
         let _ = tcp.write_all(&[http2::preface(0), requests].concat()).await;
-        hostile.push(tcp);
-        if number % 25 == 24 {
-            crowd.assert_others_are_served().await;
-        }
-    }
-    crowd.assert_others_are_served().await;
-    drop(hostile);
+        tcp
+    };
+    drop(crowd.open_hostile(open).await);
 }
 
 #[tokio::test]
 async fn others_are_served_beside_clients_that_read_none_of_their_answers() {
     let crowd = start(|_| {}).await;
     let requests = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(100);
-    let mut hostile = Vec::new();
-    for number in 0..HOSTILE_CONNECTIONS {
+    let open = async |_| {
         let mut tcp = crowd.server.connect().await;
         let _ = tcp.write_all(&requests).await;
-        hostile.push(tcp);
-        if number % 25 == 24 {
-            crowd.assert_others_are_served().await;
-        }
-    }
-    crowd.assert_others_are_served().await;
-    drop(hostile);
+        tcp
+    };
+    drop(crowd.open_hostile(open).await);
 }
 
 #[tokio::test]
 async fn others_are_served_beside_the_event_streams_of_one_key() {
     let crowd = start(|_| {}).await;
-    let mut hostile = Vec::new();
-    for number in 0..HOSTILE_CONNECTIONS {
-        hostile.push(crowd.open_stream(&crowd.hostile_key).await);
-        if number % 25 == 24 {
-            crowd.assert_others_are_served().await;
-        }
-    }
+    let hostile = crowd.open_hostile(async |_| crowd.open_stream(&crowd.hostile_key).await).await;
     let own = crowd.open_stream(&crowd.normal_key).await;
     crowd.assert_others_are_served().await;
     drop((hostile, own));

@@ -16,8 +16,8 @@ use rusqlite::Connection;
 
 use super::{backup::check_integrity, connection, error::is_damage, store_file::StoreFile};
 
-/// Larger files are checked in a thread of their own.
-const MAX_INLINE_BYTES: u64 = 16 * 1024 * 1024;
+/// Larger files are checked in a thread of their own, so that the start takes no longer than some tens of milliseconds.
+const MAX_INLINE_BYTES: u64 = 4 * 1024 * 1024;
 /// Number of SQLite instructions between two looks at the stop flag.
 const STOP_CHECK_INTERVAL: i32 = 10_000;
 
@@ -31,7 +31,7 @@ impl IntegrityCheck {
     pub(super) fn start(file: &Arc<StoreFile>, connection: &Connection) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         if fs::metadata(file.path())?.len() <= MAX_INLINE_BYTES {
-            check(file, connection);
+            check(&stop, file, connection);
             return Ok(Self { stop, thread: None });
         }
         let (file, stop_flag) = (file.clone(), stop.clone());
@@ -40,7 +40,7 @@ impl IntegrityCheck {
                 let stop_handler = stop_flag.clone();
                 let handler = move || stop_handler.load(Ordering::Relaxed);
                 if connection.progress_handler(STOP_CHECK_INTERVAL, Some(handler)).is_ok() {
-                    check_unless(&stop_flag, &file, &connection);
+                    check(&stop_flag, &file, &connection);
                 }
             }
             Err(error) => tracing::warn!(%error, store = %file.path().display(), "the store's file was not checked"),
@@ -59,11 +59,8 @@ impl Drop for IntegrityCheck {
     }
 }
 
-fn check(file: &StoreFile, connection: &Connection) {
-    check_unless(&AtomicBool::new(false), file, connection);
-}
-
-fn check_unless(stop: &AtomicBool, file: &StoreFile, connection: &Connection) {
+/// Records in the file what the check finds, unless it was stopped.
+fn check(stop: &AtomicBool, file: &StoreFile, connection: &Connection) {
     match check_integrity(connection) {
         Ok(Ok(())) => {}
         _ if stop.load(Ordering::Relaxed) => {}

@@ -263,3 +263,36 @@ async fn in_a_damaged_file_no_claimed_key_looks_free() {
     }
     assert!(claimed > soak(300, 5_000) * 100, "most claims are served: {claimed}");
 }
+
+#[tokio::test]
+async fn a_damaged_file_is_noticed_also_if_it_is_large() {
+    for megabytes in [0, 5] {
+        let folder = TempFolder::in_memory();
+        let path = folder.join("store");
+        {
+            let store = open(&path);
+            let RowKey { partition, table, id } = claim(7);
+            let write = Write { table, id, ..put("", b"{}") };
+            store.commit(Batch::new(partition).with(write), NOW).await.unwrap();
+            for n in 0..megabytes {
+                commit(&store, "t", vec![put(&format!("large-{n}"), &vec![n; 1 << 20])]).await.unwrap();
+            }
+        }
+        // The row and its index entries no longer agree.
+        let (mut file, name) = (fs::read(&path).unwrap(), claim(7).partition.to_string());
+        let at = file.windows(name.len()).position(|bytes| bytes == name.as_bytes()).unwrap();
+        file[at + name.len() - 1] = b'8';
+        fs::write(&path, file).unwrap();
+        let store = Sqlite::open(&path, Options::default()).unwrap();
+        let unused = [claim(9)];
+        // A large file is checked while the store is used.
+        while megabytes > 0 && store.load(&unused, NOW).await == Ok(vec![None]) {
+            tokio::task::yield_now().await;
+        }
+        let found = store.load(&unused, NOW).await;
+        assert!(
+            matches!(&found, Err(StoreError::Damaged { reason, .. }) if reason.contains("restore a backup")),
+            "{found:?}"
+        );
+    }
+}

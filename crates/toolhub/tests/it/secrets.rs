@@ -124,7 +124,7 @@ struct Refused {
 }
 
 #[tokio::test]
-async fn a_secret_that_fails_validation_is_quoted_to_nobody() {
+async fn no_message_quotes_a_secret_that_fails_validation() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -345,7 +345,7 @@ async fn a_name_that_is_no_pattern_is_refused() {
 }
 
 #[tokio::test]
-async fn malformed_arguments_that_name_a_secret_are_shown_to_nobody() {
+async fn no_message_shows_malformed_arguments_that_name_a_secret() {
     let store = Arc::new(Memory::new());
     let (look, looked) = scripted("look", []);
     let hub = ToolHub::builder().shared_store(store.clone()).tool(look).build().await.unwrap();
