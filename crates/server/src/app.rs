@@ -67,6 +67,14 @@ impl App {
         &self.0.hub
     }
 
+    /// Which records are damaged, in this store and those of the hub.
+    pub(crate) fn store_damage(&self) -> Vec<String> {
+        let mut damage: Vec<_> = self.store().damage().into_iter().chain(self.hub().store_damage()).collect();
+        // The server's store is usually the hub's.
+        damage.dedup();
+        damage
+    }
+
     /// The store of the keys and the audit log.
     pub(crate) fn store(&self) -> &Arc<dyn Backend> {
         &self.0.store

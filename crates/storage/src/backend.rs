@@ -105,6 +105,11 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// Which records are damaged, as far as the store knows without a request. All others are served. Must be cheap.
+    fn damage(&self) -> Option<String> {
+        None
+    }
+
     /// The size of the store and its limit, if it has one. The hub removes the oldest journal records when the store comes near
     /// its limit, and makes writers wait for that; what the store does when it reaches the limit is its own decision.
     fn size_limit(&self) -> Option<&SizeLimit> {

@@ -112,6 +112,10 @@ impl<B: Backend> Backend for Compressed<B> {
         self.0.write_error()
     }
 
+    fn damage(&self) -> Option<String> {
+        self.0.damage()
+    }
+
     fn is_write_behind(&self) -> bool {
         self.0.is_write_behind()
     }

@@ -136,6 +136,12 @@ impl Backend for Files {
         self.writer.is_poisoned().then(|| "its writer thread panicked; restart".into())
     }
 
+    fn damage(&self) -> Option<String> {
+        let (count, folder) = (self.documents.lock_index().quarantined_count(), self.folder.display());
+        (count > 0)
+            .then(|| format!("damaged files of {folder} in quarantine: {count}; requests that need one are refused"))
+    }
+
     fn name(&self) -> &'static str {
         "files"
     }

@@ -39,6 +39,7 @@ pub use crate::{
 pub use error::OpenError;
 use integrity::IntegrityCheck;
 pub use open::Options;
+use quarantine::Quarantine;
 pub use quarantine::QuarantinedRow;
 pub use restore::{RestoreError, restore};
 use store_file::StoreFile;
@@ -65,8 +66,9 @@ use crate::{backup::BackupWorker, change_feed::ChangeFeed, lock::Lock};
 /// backend.
 // The drop order matters: a running backup ends first, the writer closes its connection last, and then the lock is released.
 pub struct Sqlite {
-    _integrity_check: IntegrityCheck,
+    integrity_check: IntegrityCheck,
     file: Arc<StoreFile>,
+    quarantine: Arc<Quarantine>,
     backup_worker: BackupWorker,
     readers: read::Readers,
     scanners: scan::Scanners,
@@ -83,6 +85,11 @@ impl Sqlite {
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         self.file.path()
+    }
+
+    /// Waits for the check of a large file, which runs while the store is used. [`damage`](Backend::damage) has its result.
+    pub fn wait_for_integrity_check(&mut self) {
+        self.integrity_check.wait();
     }
 }
 
@@ -143,6 +150,18 @@ impl Backend for Sqlite {
             return Some("it has reached its maximum size (`store.max_size`)".into());
         }
         self.file.write_error()
+    }
+
+    fn damage(&self) -> Option<String> {
+        let path = self.path().display();
+        if let Some(problem) = self.file.damage() {
+            return Some(format!(
+                "the file {path} is damaged ({problem}): intact records are served, and calls with new idempotency keys are refused"
+            ));
+        }
+        let count = self.quarantine.key_count();
+        (count > 0)
+            .then(|| format!("damaged records of {path} in quarantine: {count}; requests that need one are refused"))
     }
 
     /// Guaranteed by the lock on the file.

@@ -258,6 +258,10 @@ impl Backend for WriteBehind {
         self.shared.inner.write_error()
     }
 
+    fn damage(&self) -> Option<String> {
+        self.shared.inner.damage()
+    }
+
     fn is_write_behind(&self) -> bool {
         true
     }

@@ -5,6 +5,7 @@ mod approvals;
 mod attacks;
 mod clock_jump;
 mod connection;
+mod damaged_store;
 mod dead_ends;
 mod floods;
 mod hostile;

@@ -8,7 +8,7 @@ use crate::{
     monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats},
     registry::ToolFilter,
 };
-use toolhub_storage::backend::StoreStats;
+use toolhub_storage::backend::{Backend, StoreStats};
 use toolhub_types::tool::ToolName;
 
 impl ToolHub {
@@ -73,10 +73,21 @@ impl ToolHub {
     /// [`Backend::write_error`](crate::backend::Backend::write_error). Empty if all of them can.
     #[must_use]
     pub fn store_errors(&self) -> Vec<String> {
+        self.ask_stores(Backend::write_error)
+    }
+
+    /// Which records of stores are damaged, as far as they know without a request:
+    /// [`Backend::damage`](crate::backend::Backend::damage). Empty if none is known to be.
+    #[must_use]
+    pub fn store_damage(&self) -> Vec<String> {
+        self.ask_stores(Backend::damage)
+    }
+
+    fn ask_stores(&self, read: impl Fn(&dyn Backend) -> Option<String>) -> Vec<String> {
         let services = &self.engine.services;
         let state_stores = services.state.store_router().non_hub_stores();
-        let errors = state_stores.iter().filter_map(|store| store.write_error());
-        services.store.write_error().into_iter().chain(errors).collect()
+        let of_states = state_stores.iter().filter_map(|store| read(&**store));
+        read(&*services.store).into_iter().chain(of_states).collect()
     }
 
     /// Number of events dropped because a subscriber or the store was too slow.

@@ -164,6 +164,10 @@ impl Backend for ThreadRowBackend {
         self.store.write_error()
     }
 
+    fn damage(&self) -> Option<String> {
+        self.store.damage()
+    }
+
     fn is_write_behind(&self) -> bool {
         self.store.is_write_behind()
     }

@@ -78,6 +78,9 @@ async fn readyz(
         for error in store_errors {
             text += &format!("[-]store cannot write: {error}\n");
         }
+        for damage in app.store_damage() {
+            text += &format!("[!]store degraded: {damage}; restore the last backup: toolhub restore FILE\n");
+        }
         // Calls go on in the time from before the jump.
         if let Some(jump) = SystemClock.jump() {
             let seconds = jump.millis / 1000;

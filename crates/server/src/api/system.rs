@@ -55,6 +55,9 @@ struct Info {
     /// A jump of the machine's clock that is not followed yet: the time from before goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_jump: Option<ClockJumpInfo>,
+    /// Damaged records of the stores, if there are any. Intact ones are served.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    store_damage: Vec<String>,
     /// The tenant whose threads and states this key can access.
     tenant: String,
     /// The name of the key.
@@ -95,6 +98,7 @@ async fn info(State(app): State<App>, principal: Principal) -> Json<Info> {
         clock_jump: SystemClock
             .jump()
             .map(|ClockJump { millis, accepted_at, .. }| ClockJumpInfo { millis, accepted_at }),
+        store_damage: app.store_damage(),
         tenant: principal.tenant.to_string(),
         caller: principal.caller.to_string(),
         scopes: Scope::ALL.into_iter().filter(|scope| principal.has_scope(*scope)).collect(),

@@ -45,6 +45,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).write_error()
     }
 
+    fn damage(&self) -> Option<String> {
+        (**self).damage()
+    }
+
     fn is_write_behind(&self) -> bool {
         (**self).is_write_behind()
     }

@@ -98,6 +98,10 @@ impl Backend for TimeoutBackend {
         self.store.write_error()
     }
 
+    fn damage(&self) -> Option<String> {
+        self.store.damage()
+    }
+
     fn is_write_behind(&self) -> bool {
         self.store.is_write_behind()
     }

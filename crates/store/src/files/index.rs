@@ -124,6 +124,10 @@ impl Index {
         self.quarantined.insert(stem, reason);
     }
 
+    pub(super) fn quarantined_count(&self) -> usize {
+        self.quarantined.len()
+    }
+
     /// Clears the quarantine of a context after it was replaced.
     pub(super) fn clear_quarantine(&mut self, context: &Context) {
         if !self.quarantined.is_empty() {

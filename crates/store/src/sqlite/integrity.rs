@@ -48,14 +48,18 @@ impl IntegrityCheck {
         let thread = Builder::new().name("toolhub-check".into()).spawn(run)?;
         Ok(Self { stop, thread: Some(thread) })
     }
+
+    pub(super) fn wait(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Drop for IntegrityCheck {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.wait();
     }
 }
 

@@ -103,15 +103,16 @@ impl Sqlite {
             size_limit: size_limit.clone(),
             wal_pages,
             change_feed: change_feed.clone(),
-            quarantine,
+            quarantine: quarantine.clone(),
             floor,
         };
         let writer = Writer::spawn(setup, write_connection).map_err(io_error)?;
         let backup_worker =
             BackupWorker::spawn(SqliteBackupSource { path: path.clone(), role }, backups).map_err(io_error)?;
         Ok(Self {
-            _integrity_check: integrity_check,
+            integrity_check,
             file,
+            quarantine,
             backup_worker,
             readers,
             scanners,

@@ -80,6 +80,11 @@ impl Quarantine {
         self.lock_keys().get(&key_text(name)).copied()
     }
 
+    /// The number of blocked keys.
+    pub(super) fn key_count(&self) -> usize {
+        if self.has_keys.load(Ordering::Acquire) { self.lock_keys().len() } else { 0 }
+    }
+
     /// Moves a row to the quarantine table, inside a transaction. If that fails, the damage is detected again later.
     pub(super) fn quarantine_row(
         &self,

@@ -100,6 +100,7 @@ async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so
         (original.as_bytes(), b"VALUE".as_slice())
     );
     assert_eq!(row("row-05").partition, thread("t0").to_string());
+    assert!(store.damage().is_some_and(|damage| damage.contains("in quarantine: 3;")), "{:?}", store.damage());
     drop(store);
 
     // Reporting the rows as absent would allow an effect to be executed twice.
@@ -119,6 +120,7 @@ async fn a_damaged_record_is_set_aside_and_its_key_is_free_when_somebody_says_so
         store.quarantined_rows().await.unwrap().iter().all(|row| row.replaced),
         "quarantined rows are kept for inspection"
     );
+    assert_eq!(store.damage(), None, "nothing is missing any more");
 }
 
 /// Calls every operation of a store. Any result is fine, as long as it does not panic. Returns how many rows were read.
@@ -294,5 +296,7 @@ async fn a_damaged_file_is_noticed_also_if_it_is_large() {
             matches!(&found, Err(StoreError::Damaged { reason, .. }) if reason.contains("restore a backup")),
             "{found:?}"
         );
+        assert!(store.damage().is_some_and(|damage| damage.contains("is damaged")), "{:?}", store.damage());
+        assert_eq!(store.write_error(), None);
     }
 }

@@ -149,9 +149,11 @@ async fn what_was_damaged_is_told_until_it_is_written_anew() {
         let conditional = Write { expect: Expect::Absent, ..put("s5/business", b"1") };
         let refused = commit(&store, "t1", vec![conditional]).await;
         assert!(matches!(refused, Err(StoreError::Damaged { .. })), "a conditional write is refused: {refused:?}");
+        assert!(store.damage().is_some_and(|damage| damage.contains("in quarantine: 1;")), "{:?}", store.damage());
     }
     let store = Files::open(&path, Options::default()).unwrap();
     assert_eq!(commit(&store, "t1", vec![put("s5/business", b"new")]).await, Ok(vec![1]));
+    assert_eq!(store.damage(), None);
     assert_eq!(read_value(&store, 5).await, Ok(b"new".to_vec()));
     drop(store);
     let store = Files::open(&path, Options::default()).unwrap();

@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::Value;
 use toolhub::{
+    backend::Backend as _,
     clock::{Clock as _, SystemClock, Timestamp},
     sqlite::{OpenError, Options},
 };
@@ -21,6 +23,8 @@ use crate::{
 
 /// A clock before this was never set.
 const MIN_CLOCK: &str = "2025-01-01T00:00:00Z";
+/// How to fix a damaged store.
+const RESTORE: &str = "restore the last backup: toolhub restore FILE";
 
 /// Runs every check, in the order in which one may cause the next to fail.
 pub(super) async fn run_all(session: &Session) -> Vec<Check> {
@@ -37,7 +41,7 @@ pub(super) async fn run_all(session: &Session) -> Vec<Check> {
             let (address, is_running) = check_server(session, &local).await;
             checks.push(address);
             if is_running {
-                checks.extend(check_server_clock(session, &local).await);
+                checks.extend(check_running_server(session, &local).await);
             }
             checks.extend(check_permissions(&local));
             checks.extend(check_store(&local, is_running));
@@ -85,17 +89,31 @@ fn check_tools(local: &LocalHub) -> Vec<Check> {
     checks.chain(warnings.map(|warning| Check::new("config", CheckStatus::Warn, warning.as_str()))).collect()
 }
 
-/// Whether the server follows its machine's clock. It does not while the clock has jumped.
-async fn check_server_clock(session: &Session, local: &LocalHub) -> Option<Check> {
+/// What the server reports of itself: a clock that has jumped, and damaged stores.
+async fn check_running_server(session: &Session, local: &LocalHub) -> Vec<Check> {
     let url = session.global.server.clone().unwrap_or_else(|| local.url());
-    let remote = Remote::new(&url, session.global.token.clone(), true).ok()?;
-    let info = crate::client::Client::Remote(remote).send(Request::get(["info"])).await.ok()?.json().ok()?;
-    let millis = info["clockJump"]["millis"].as_i64()?;
-    let accepted_at = info["clockJump"]["acceptedAt"].as_str().unwrap_or_default();
+    let Ok(remote) = Remote::new(&url, session.global.token.clone(), true) else { return Vec::new() };
+    let response = crate::client::Client::Remote(remote).send(Request::get(["info"])).await;
+    let Some(info) = response.ok().and_then(|response| response.json().ok()) else { return Vec::new() };
+    let damage = info["storeDamage"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    check_server_clock(&info["clockJump"])
+        .into_iter()
+        .chain(damage.map(|damage| damaged_store("server store", damage)))
+        .collect()
+}
+
+/// Whether the server follows its machine's clock. It does not while the clock has jumped.
+fn check_server_clock(jump: &Value) -> Option<Check> {
+    let millis = jump["millis"].as_i64()?;
+    let accepted_at = jump["acceptedAt"].as_str().unwrap_or_default();
     let detail =
         format!("jumped by {} s; the server goes on in its time from before until {accepted_at}", millis / 1000);
     let check = Check::new("server clock", CheckStatus::Warn, detail);
     Some(check.fix("set the clock back if it is wrong; if it is right: toolhub clock accept"))
+}
+
+fn damaged_store(name: &'static str, damage: &str) -> Check {
+    Check::new(name, CheckStatus::Warn, damage).fix(RESTORE)
 }
 
 /// Checks the server's address. The flag says whether a server responds; it may then hold the store's lock.
@@ -205,7 +223,13 @@ fn check_store(local: &LocalHub, is_running: bool) -> Option<Check> {
         return Some(Check::new("store", CheckStatus::Pass, format!("{} will be created", path.display())));
     }
     Some(match toolhub::Sqlite::open(path, Options::default()) {
-        Ok(_) => Check::new("store", CheckStatus::Pass, format!("{} is intact", path.display())),
+        Ok(mut store) => {
+            store.wait_for_integrity_check();
+            match store.damage() {
+                Some(damage) => damaged_store("store", &damage),
+                None => Check::new("store", CheckStatus::Pass, format!("{} is intact", path.display())),
+            }
+        }
         Err(OpenError::InUse { holder, .. }) if is_running => {
             Check::new("store", CheckStatus::Pass, format!("{} is in use by {holder}", path.display()))
         }
@@ -213,7 +237,6 @@ fn check_store(local: &LocalHub, is_running: bool) -> Option<Check> {
             Check::new("store", CheckStatus::Fail(Exit::Unreachable), error.to_string())
                 .fix("use the server that has it open: --server URL; or stop that process")
         }
-        Err(error) => Check::new("store", CheckStatus::Fail(Exit::Unexpected), error.to_string())
-            .fix("restore the last backup: toolhub restore FILE"),
+        Err(error) => Check::new("store", CheckStatus::Fail(Exit::Unexpected), error.to_string()).fix(RESTORE),
     })
 }
