@@ -37,7 +37,7 @@ pub(crate) use query::with_live_status;
 pub use query::{CallPage, CallQuery, CallQueryError};
 pub use recent_stats::RecentStats;
 pub use record::CallRecord;
-pub(crate) use record::{Claim, ENDED_CALL_LAYOUT, OpenCall, Opening};
+pub(crate) use record::{CallSummary, Claim, ENDED_CALL_LAYOUT, OpenCall, Opening};
 pub(crate) use terms::of_record as terms_of_record;
 use toolhub_storage::backend::{
     Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, StoreError, Table, Write,

@@ -20,12 +20,12 @@ pub(crate) enum Store {
 
 /// Adds two numbers.
 #[derive(Deserialize, JsonSchema)]
-struct Add {
+pub(crate) struct Add {
     a: i64,
     b: i64,
 }
 
-async fn add(numbers: Add) -> Result<serde_json::Value, ToolError> {
+pub(crate) async fn add(numbers: Add) -> Result<serde_json::Value, ToolError> {
     Ok(serde_json::json!({"sum": numbers.a + numbers.b}))
 }
 

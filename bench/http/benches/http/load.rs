@@ -77,21 +77,29 @@ pub(crate) async fn run(target: &Target, clients: usize, duration: Duration) -> 
     Measurement { rate: times.len() as f64 / elapsed.as_secs_f64(), p99: times[times.len() * 99 / 100] }
 }
 
-struct Client {
+pub(crate) struct Client {
     tcp: TcpStream,
     buffer: Vec<u8>,
     filled: usize,
 }
 
 impl Client {
-    async fn new(address: SocketAddr) -> Self {
+    pub(crate) async fn new(address: SocketAddr) -> Self {
         let tcp = TcpStream::connect(address).await.unwrap();
         tcp.set_nodelay(true).unwrap();
         Self { tcp, buffer: vec![0; 16 << 10], filled: 0 }
     }
 
-    /// Sends a request and reads the response; returns the length of its body.
+    /// Sends a request and reads the response, which must be a success; returns the length of its body.
     async fn send(&mut self, request: &[u8]) -> usize {
+        let body_len = self.send_any(request).await;
+        let response = &self.buffer[..self.filled];
+        assert!(response.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(response));
+        body_len
+    }
+
+    /// Sends a request and reads the response; returns the length of its body.
+    pub(crate) async fn send_any(&mut self, request: &[u8]) -> usize {
         self.tcp.write_all(request).await.unwrap();
         self.filled = 0;
         loop {
@@ -110,7 +118,6 @@ impl Client {
 }
 
 fn content_length(head: &[u8]) -> usize {
-    assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(head));
     let head = std::str::from_utf8(head).unwrap();
     head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap()
 }

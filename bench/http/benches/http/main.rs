@@ -1,6 +1,6 @@
-//! Compares calls over HTTP with a bare axum handler for the same JSON.
+//! Compares calls over HTTP with a bare axum handler for the same JSON, and a tenant's calls with those beside a hostile tenant.
 //!
-//! In: nothing. Out: a table of requests per second and 99th percentile latency, with ratios and targets. Servers and clients share
+//! In: nothing. Out: tables of requests per second and 99th percentile latency, with ratios and targets. Servers and clients share
 //! this process; the servers are measured interleaved, and each ratio is the median over the rounds.
 #![allow(clippy::unwrap_used, reason = "a benchmark stops at the first unexpected error")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
@@ -8,6 +8,7 @@
 mod baseline;
 mod hub_server;
 mod load;
+mod tenants;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -47,6 +48,7 @@ fn main() {
             }
         }
         report(&targets, &measured);
+        tenants::run(rounds, duration, &folder).await;
     });
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::{
     approvals::Approval,
     artifact,
-    journal::{CallRecord, OpenCall},
+    journal::{CallSummary, OpenCall},
     threads::{self, ThreadStore},
 };
 use toolhub_storage::backend::{
@@ -136,7 +136,7 @@ pub(crate) async fn remove(
             deleted += rows.len();
             // Artifacts lie in another partition; the call records are the last references to them.
             let artifacts: Vec<Content> =
-                rows.iter().flat_map(|(key, row)| CallRecord::content_of_row(key, row)).collect();
+                rows.iter().flat_map(|(key, row)| CallSummary::content_of_row(key, row)).collect();
             batch.writes.extend(rows.into_iter().map(|(key, row)| removal_write(table, key, row.version)));
             if batch.writes.len() > 1 && (thread_store.is_tracked(owner) || !commit(batch).await?) {
                 return Ok(RemovalResult::StillActive);

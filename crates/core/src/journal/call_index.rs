@@ -15,7 +15,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use smol_str::SmolStr;
 
 use super::{
-    record::{ENDED_CALL_LAYOUT, decode_ended},
+    record::{CallRecord, ENDED_CALL_LAYOUT, decode_ended},
     terms,
 };
 use toolhub_storage::{
@@ -76,8 +76,9 @@ impl CallIndex {
     pub(crate) async fn check(&self, now: Timestamp) -> Result<bool, StoreError> {
         let oldest = self.store.scan(Scan::new(Table::Calls, Scope::All).limit(SAMPLE_SIZE), now).await?;
         // A record that cannot be read gets no terms.
-        let has_terms =
-            |(key, row): &(RowKey, Row)| row.schema >= ENDED_CALL_LAYOUT || decode_ended(&key.id, row).is_err();
+        let has_terms = |(key, row): &(RowKey, Row)| {
+            row.schema >= ENDED_CALL_LAYOUT || decode_ended::<CallRecord>(&key.id, row).is_err()
+        };
         let is_complete = oldest.rows.iter().all(has_terms);
         if is_complete {
             *self.lock() = Coverage::All;

@@ -147,7 +147,7 @@ impl Journal {
         let scan = Scan { descending: true, after, terms, ..scan };
         let page = self.store.scan(scan, now).await?;
         let read = |(key, row): &(RowKey, Row)| {
-            let record = decode_ended(&key.id, row).inspect_err(StoreError::log_skipped).ok()?;
+            let record: CallRecord = decode_ended(&key.id, row).inspect_err(StoreError::log_skipped).ok()?;
             Some((record.id, record)).filter(|(id, _)| end.is_none_or(|end| *id >= end))
         };
         let next = page.next.as_ref().and_then(|Cursor(key)| key.id.parse().ok());

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use smol_str::SmolStr;
 
@@ -27,7 +27,7 @@ use toolhub_types::{
 pub(crate) const ENDED_CALL_LAYOUT: u32 = 2;
 
 /// The record of an ended call.
-pub(super) fn decode_ended(id: &SmolStr, row: &Row) -> Result<CallRecord, StoreError> {
+pub(super) fn decode_ended<R: DeserializeOwned>(id: &SmolStr, row: &Row) -> Result<R, StoreError> {
     let layout = if row.schema == LAYOUT { LAYOUT } else { ENDED_CALL_LAYOUT };
     decode(Table::Calls, id, layout, row).map(|(record, _)| record)
 }
@@ -83,6 +83,25 @@ pub struct CallRecord<A = Value> {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schemars(skip)]
     pub(crate) opening: Option<Box<Opening>>,
+}
+
+/// The parts of an ended call's record that its removal needs. Reading only these skips arguments and output.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CallSummary {
+    pub(crate) id: CallId,
+    pub(crate) tool: ToolName,
+    #[serde(default)]
+    pub(crate) key: Option<IdempotencyKey>,
+    opened_at: Timestamp,
+    #[serde(default)]
+    outcome: Option<OutcomeContent>,
+}
+
+#[derive(Deserialize)]
+struct OutcomeContent {
+    #[serde(default)]
+    content: Vec<Content>,
 }
 
 /// What recovery needs to know about an open call of a crashed process.
@@ -167,15 +186,20 @@ impl<A> CallRecord<A> {
     }
 }
 
-impl CallRecord {
-    /// The record in a row of the table `calls`; `None` for another table, and if it cannot be read.
+impl CallSummary {
+    /// The parts of the record in a row of the table `calls`; `None` for another table, and if it cannot be read.
     pub(crate) fn of_row(key: &RowKey, row: &Row) -> Option<Self> {
         (key.table == Table::Calls).then(|| decode_ended(&key.id, row).ok()).flatten()
     }
 
     /// The content of the outcome in a row of the table `calls`; empty for other tables.
     pub(crate) fn content_of_row(key: &RowKey, row: &Row) -> Vec<Content> {
-        Self::of_row(key, row).and_then(|record| record.outcome).map(|outcome| outcome.content).unwrap_or_default()
+        Self::of_row(key, row).map(Self::into_content).unwrap_or_default()
+    }
+
+    /// The content of the outcome.
+    pub(crate) fn into_content(self) -> Vec<Content> {
+        self.outcome.map(|outcome| outcome.content).unwrap_or_default()
     }
 
     /// Whether the call has an idempotency key that its caller may still repeat, and must get this outcome for.

@@ -12,7 +12,7 @@ use super::{
     aged_rows, surplus,
 };
 use crate::{
-    artifact, artifact::ArtifactClass, engine::Engine, execution::Tool, journal, journal::CallRecord, threads,
+    artifact, artifact::ArtifactClass, engine::Engine, execution::Tool, journal, journal::CallSummary, threads,
 };
 use toolhub_storage::backend::{
     Backend, Batch, Change, Cursor, Durability, Expect, Partition, ROW_OVERHEAD_BYTES, Row, RowKey, RowVersion, Scan,
@@ -136,7 +136,7 @@ impl SelectedCalls {
                 selected.is_complete = false;
                 break;
             }
-            let record = CallRecord::of_row(&key, &row);
+            let record = CallSummary::of_row(&key, &row);
             if class == CallClass::Plain && record.as_ref().is_some_and(|record| record.may_be_repeated(now)) {
                 selected.last_keyed = Some(Cursor(key));
                 continue;
@@ -149,14 +149,13 @@ impl SelectedCalls {
             let group = selected.groups.entry(partition).or_default();
             group.writes.push(removal(table, id));
             let Some(record) = record else { continue };
-            let artifacts = record.outcome.into_iter().flat_map(|outcome| outcome.content);
-            for piece in artifacts {
+            group.keys.extend(record.key.clone().map(|key| (record.tool.clone(), key, record.id)));
+            for piece in record.into_content() {
                 if let Content::Artifact { bytes, .. } = &piece {
                     freed += *bytes as u64;
                     group.content.push(piece);
                 }
             }
-            group.keys.extend(record.key.map(|key| (record.tool, key, record.id)));
         }
         selected
     }
