@@ -1,12 +1,14 @@
 //! Outgoing connectors of Toolhub: tools backed by HTTP requests, OpenAPI documents or programs.
 //!
 //! Use the crate `toolhub`, which re-exports this one. Each connector is a module: `rest` sends HTTP requests, `openapi` imports
-//! documents and turns their operations into `rest` tools, `command` runs programs; `config` builds tools from configuration. Each
+//! documents and turns their operations into `rest` tools, `command` runs programs, `mcp` connects to MCP servers; `config` builds tools from configuration. Each
 //! gives the hub an `Executor` in a `ToolBuilder`; the hub has already decided whether and when a call runs when it calls the executor.
 #![forbid(unsafe_code)]
 
 pub mod command;
 pub mod config;
+#[cfg(feature = "mcp")]
+mod mcp;
 pub mod openapi;
 mod percent_encode;
 pub mod rest;

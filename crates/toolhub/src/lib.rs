@@ -59,6 +59,7 @@
 //! |---|---|
 //! | `disk` (default) | `Sqlite`, `Files`: persistent stores. Without it no C compiler is needed |
 //! | `connect` | `rest`, `openapi`, `command`: tools that send HTTP requests or run programs; `config`: tools from configuration |
+//! | `mcp` | tools of MCP servers. Includes `connect` |
 //! | `agent` | `agent`: the model loop, and agents with persistent threads |
 //! | `stub` | `agent::Stub`: a scripted model and its server, for demos and tests without a key. Includes `agent` |
 //! | `server` | `server`: the hub over HTTP |

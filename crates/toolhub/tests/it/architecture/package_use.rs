@@ -15,6 +15,7 @@ const USERS: &[(&str, &[&str])] = &[
     ("hyper-util", &["toolhub-net", "toolhub-server"]),
     ("jsonschema", &["toolhub-schema"]),
     ("reqwest", &[]),
+    ("rmcp", &["toolhub-connect"]),
     ("rusqlite", &["toolhub-store"]),
     ("rustls", &["toolhub-net"]),
     // Types and schemas are plain values.

@@ -1,0 +1,6 @@
+//! Tools of MCP servers.
+//!
+//! In: a program or an address that speaks MCP. Out: the tools it lists, and the results of calls to them. `wire` transports
+//! messages, `connection` is one live connection to a server, `error` maps failures to the errors of calls.
+
+#![allow(dead_code, reason = "used by the supervisor, which is built next")]
