@@ -7,8 +7,8 @@ use crate::{
     execution::{CallContext, Job, Tool},
     handler::{Instance, JsonState, SharedInstance, State},
     hub::{
-        BatchRequest, CallHandle, CallRequest, HubBuilder, InstanceGuard, SharedInstanceGuard, ThreadContext, Threads,
-        ToolHub,
+        BatchRequest, CallHandle, CallRequest, HubBuilder, InstanceGuard, SharedInstanceGuard, SourceHandle,
+        ThreadContext, Threads, ToolHub,
     },
     registry::{Registry, ToolBuilder, Tools},
 };
@@ -32,6 +32,7 @@ brief! {
     "Tools" tools: Tools { "tools": tools.len(), "revision": tools.revision() }
     "Tool" tool: Tool { "name": tool.definition.name, "kind": tool.definition.kind }
     "ToolBuilder" tool: ToolBuilder { "name": tool.name().ok() }
+    "SourceHandle" source: SourceHandle { "name": source.name() }
     "CallRequest" call: CallRequest<'_> { "id": call.id() }
     "BatchRequest" _batch: BatchRequest<'_> {}
     "CallHandle" call: CallHandle { "id": call.id(), "tool": call.tool() }

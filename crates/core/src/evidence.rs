@@ -152,7 +152,7 @@ fn emit_availability(
 ) {
     let (events, name) = (&engine.services.events, &tool.definition.name);
     let is_withheld = || matches!(engine.statuses.admit(name, tenant, Some(thread)), Admission::Refuse { .. });
-    if !events.has_consumers() || tool.disabled.is_some() || is_withheld() {
+    if !events.has_consumers() || !tool.is_present() || is_withheld() {
         return;
     }
     let (tool_name, reason) = (name.clone(), reason.text(Language::English));

@@ -21,6 +21,7 @@ mod recovery;
 mod request;
 mod sessions;
 mod snapshot;
+mod sources;
 mod status;
 mod store_trim;
 mod thread_context;
@@ -42,6 +43,10 @@ pub use journal::Cancellation;
 pub use offer::{Offer, OfferOptions};
 pub use request::{CallHandle, CallRequest};
 pub use snapshot::SnapshotRestore;
+pub use sources::{
+    DefinitionChange, DuplicateSource, SourceConnection, SourceHandle, SourceInfo, SourceTool, SourceToolState,
+    ToolSource,
+};
 pub use status::{StatusScope, ToolStatusInfo};
 pub use thread_context::{InstanceGuard, SharedInstanceGuard, ThreadContext, Threads};
 pub use threads::ThreadError;

@@ -19,6 +19,7 @@ mod handler;
 mod hooks;
 mod hub;
 mod journal;
+mod link;
 mod monitor;
 mod offers;
 #[doc(hidden)]
@@ -53,10 +54,11 @@ pub use handler::{
 };
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
-    BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DependencyStatus,
-    Explanation, HubBuilder, HubChange, InstanceGuard, Offer, OfferOptions, RateQuota, SharedInstanceGuard,
-    SnapshotRestore, StatusDetails, StatusScope, ThreadContext, ThreadError, Threads, ToolHub, ToolStatusDetails,
-    ToolStatusInfo,
+    BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionChange,
+    DependencyStatus, DuplicateSource, Explanation, HubBuilder, HubChange, InstanceGuard, Offer, OfferOptions,
+    RateQuota, SharedInstanceGuard, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceTool,
+    SourceToolState, StatusDetails, StatusScope, ThreadContext, ThreadError, Threads, ToolHub, ToolSource,
+    ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};

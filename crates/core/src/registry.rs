@@ -8,38 +8,63 @@ mod built_tools;
 mod dependencies;
 mod error;
 mod reserved_names;
+mod source_tools;
 mod tools;
 mod toolset;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use arc_swap::ArcSwap;
+use smol_str::SmolStr;
 
 pub(crate) use builder::BuildContext;
 pub use builder::ToolBuilder;
 pub(crate) use built_tools::BuiltTools;
 pub use error::RegistryError;
 pub(crate) use error::join_lines;
+pub(crate) use source_tools::SourceReplacement;
 pub use tools::{ToolFilter, Tools};
 pub use toolset::Toolset;
 
 use crate::execution::{EvidenceDemand, Tool};
 use toolhub_state::StateManager;
-use toolhub_types::{policy::PolicySet, tool::ToolName};
+use toolhub_types::{
+    policy::{Glob, PolicySet},
+    tool::ToolName,
+};
 
 /// Every tool the hub knows.
 #[derive(Default)]
 pub struct Registry {
     current: ArcSwap<Tools>,
-    /// The current policies. The lock is held from reading the snapshot to swapping it, so that no change is lost and all
-    /// tools of a snapshot have the same policies.
-    policies: Mutex<Arc<PolicySet>>,
+    /// The lock is held from reading the snapshot to swapping it, so that no change is lost and all tools of a snapshot have the
+    /// same policies.
+    settings: Mutex<RegistrySettings>,
+}
+
+/// What applies to all tools.
+#[derive(Default)]
+struct RegistrySettings {
+    policies: Arc<PolicySet>,
+    /// The names that sources may add, by source.
+    sources: HashMap<SmolStr, Vec<Glob>>,
+}
+
+impl RegistrySettings {
+    /// Whether a source may still add a tool of this name.
+    fn may_be_added(&self, name: &ToolName) -> bool {
+        self.sources.values().flatten().any(|names| names.matches(name))
+    }
 }
 
 impl Registry {
     /// An empty registry that applies these policies to its tools.
     pub(crate) fn with_policies(policies: PolicySet) -> Self {
-        Self { current: ArcSwap::default(), policies: Mutex::new(Arc::new(policies)) }
+        let settings = RegistrySettings { policies: Arc::new(policies), ..RegistrySettings::default() };
+        Self { current: ArcSwap::default(), settings: Mutex::new(settings) }
     }
 
     /// An immutable snapshot of the current tools.
@@ -56,8 +81,8 @@ impl Registry {
 
     /// Adds tools, all or none. The settings of their states are applied in `states` before the tools can be called.
     pub(crate) fn add(&self, new: BuiltTools, states: &StateManager) -> Result<(), RegistryError> {
-        let policies = self.lock_policies();
-        self.current.store(Arc::new(with_state_settings(self.current.load().with_added(new, &policies)?, states)?));
+        let settings = self.lock_settings();
+        self.current.store(Arc::new(with_state_settings(self.current.load().with_added(new, &settings)?, states)?));
         Ok(())
     }
 
@@ -65,26 +90,34 @@ impl Registry {
     /// no other change comes in between. Returns the snapshots before and after.
     pub(crate) fn apply(
         &self,
-        (removed, new): (&[ToolName], BuiltTools),
+        (removed, mut new): (&[ToolName], BuiltTools),
         policies: Option<PolicySet>,
         states: &StateManager,
         on_apply: impl FnOnce(),
     ) -> Result<(Arc<Tools>, Arc<Tools>), RegistryError> {
-        let mut current_policies = self.lock_policies();
-        let policies = policies.map_or_else(|| current_policies.clone(), Arc::new);
+        let mut settings = self.lock_settings();
+        let current = settings.policies.clone();
+        settings.policies = policies.map_or_else(|| current.clone(), Arc::new);
         let before = self.snapshot();
         let replaced: Vec<ToolName> = new.tools.iter().map(|tool| tool.definition.name.clone()).collect();
-        let retained = before.retained(removed.iter().chain(&replaced), &policies);
-        let after = Arc::new(with_state_settings(retained.with_added(new, &policies)?, states)?);
+        new.problems.extend(replaced.iter().filter_map(|name| before.owner_conflict(name, None)));
+        let retained = before.retained(removed.iter().chain(&replaced), &settings.policies);
+        let applied = retained.with_added(new, &settings).and_then(|tools| with_state_settings(tools, states));
+        let after = match applied {
+            Ok(after) => Arc::new(after),
+            Err(error) => {
+                settings.policies = current;
+                return Err(error);
+            }
+        };
         self.current.store(after.clone());
-        *current_policies = policies;
         on_apply();
         Ok((before, after))
     }
 
     /// Removes all tools; returns them.
     pub(crate) fn clear(&self) -> Arc<Tools> {
-        let _lock = self.lock_policies();
+        let _lock = self.lock_settings();
         let before = self.snapshot();
         self.current.store(Arc::new(before.cleared()));
         before
@@ -92,14 +125,57 @@ impl Registry {
 
     /// Removes a tool. Tools that depend on it stay registered, and wait for it.
     pub(crate) fn remove(&self, name: &ToolName) -> Option<Arc<Tool>> {
-        let _lock = self.lock_policies();
+        let _lock = self.lock_settings();
         let (remaining, removed) = self.current.load().without(name);
         self.current.store(Arc::new(remaining));
         removed
     }
 
-    fn lock_policies(&self) -> MutexGuard<'_, Arc<PolicySet>> {
-        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Declares a source and the names it may add: other tools may depend on these before they exist. Returns whether the name of the
+    /// source is new.
+    pub(crate) fn add_source(&self, source: &SmolStr, names: Vec<Glob>) -> bool {
+        let mut settings = self.lock_settings();
+        let is_new = !settings.sources.contains_key(source);
+        if is_new {
+            settings.sources.insert(source.clone(), names);
+        }
+        is_new
+    }
+
+    /// Removes a source with its tools.
+    pub(crate) fn remove_source(&self, source: &SmolStr) -> (Arc<Tools>, Arc<Tools>) {
+        let mut settings = self.lock_settings();
+        settings.sources.remove(source);
+        let before = self.snapshot();
+        let removed = before.names_of_source(source);
+        let after = Arc::new(before.without_all(&removed));
+        self.current.store(after.clone());
+        (before, after)
+    }
+
+    /// Replaces the tools of a source. Tools that cannot be registered are left out, and named in the result.
+    pub(crate) fn replace_source_tools(
+        &self,
+        source: &SmolStr,
+        new: BuiltTools,
+        states: &StateManager,
+    ) -> SourceReplacement {
+        let settings = self.lock_settings();
+        let replacement = source_tools::replace(&self.snapshot(), source, new, &settings);
+        let (before, after) = (replacement.before.clone(), &replacement.after);
+        match after.state_settings() {
+            Ok(state_settings) => {
+                states.apply_settings(&state_settings);
+                self.current.store(after.clone());
+                replacement
+            }
+            // Checked before, so that this does not happen; nothing changes then.
+            Err(_) => SourceReplacement { after: before, ..replacement },
+        }
+    }
+
+    fn lock_settings(&self) -> MutexGuard<'_, RegistrySettings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

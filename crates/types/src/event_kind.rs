@@ -287,13 +287,29 @@ pub enum EventKind {
         /// Changed settings that take effect only after a restart.
         needs_restart: Vec<String>,
     },
+    /// `mcp.server.connected`: the tools of an MCP server can be called.
+    ServerConnected {
+        /// The server.
+        server_name: String,
+        /// The number of its tools.
+        tools: usize,
+    },
+    /// `mcp.server.disconnected`: the tools of an MCP server are unavailable.
+    ServerDisconnected {
+        /// The server.
+        server_name: String,
+        /// The number of its tools.
+        tools: usize,
+        /// Why.
+        reason: String,
+    },
     /// `stream.reset`: this subscriber fell behind and missed events.
     StreamReset,
 }
 
 impl EventKind {
     /// The names of all events, in the order of the variants.
-    pub const NAMES: [&'static str; 25] = [
+    pub const NAMES: [&'static str; 27] = [
         "tool.registered",
         "tool.unregistered",
         "hub.initialized",
@@ -318,6 +334,8 @@ impl EventKind {
         "message.completed",
         "thread.swept",
         "config.reloaded",
+        "mcp.server.connected",
+        "mcp.server.disconnected",
         "stream.reset",
     ];
 
@@ -379,6 +397,8 @@ impl EventKind {
             Self::MessageCompleted { .. } => "message.completed",
             Self::ThreadSwept { .. } => "thread.swept",
             Self::ConfigReloaded { .. } => "config.reloaded",
+            Self::ServerConnected { .. } => "mcp.server.connected",
+            Self::ServerDisconnected { .. } => "mcp.server.disconnected",
             Self::StreamReset => "stream.reset",
         }
     }

@@ -20,7 +20,7 @@ use toolhub::{
 };
 
 use crate::{
-    hub_server::add,
+    hub_server::{Add, add},
     load::{self, Client, Target},
     median,
 };
@@ -78,13 +78,13 @@ async fn start(path: std::path::PathBuf) -> TwoTenants {
         .shared_store(store.clone())
         .tool(tool("add", add).read_only())
         .tool(
-            tool("slow", async |_: serde_json::Value| std::future::pending::<Result<(), ToolError>>().await)
+            tool("slow", async |_: Add| std::future::pending::<Result<(), ToolError>>().await)
                 .read_only()
                 .max_concurrency(1)
                 .queue_timeout(Duration::from_secs(3600))
                 .timeout(Duration::from_secs(3600)),
         )
-        .tool(tool("ask", async |_: serde_json::Value| Ok::<(), ToolError>(())).confirm())
+        .tool(tool("ask", async |_: Add| Ok::<(), ToolError>(())).confirm())
         .build()
         .await
         .unwrap();
@@ -114,7 +114,7 @@ async fn send(server: &TwoTenants, tool: &str, calls: usize) {
 }
 
 fn keep_sending(server: &TwoTenants, stop: Arc<AtomicBool>) -> impl Future<Output = ()> + Send + use<> {
-    let (address, request) = (server.address, request(server, "ask", usize::MAX));
+    let (address, request) = (server.address, request(server, "ask", usize::MAX >> 16));
     async move {
         let mut client = Client::new(address).await;
         while !stop.load(Relaxed) {
@@ -124,7 +124,7 @@ fn keep_sending(server: &TwoTenants, stop: Arc<AtomicBool>) -> impl Future<Outpu
 }
 
 fn request(server: &TwoTenants, tool: &str, number: usize) -> Vec<u8> {
-    let body = json!({"arguments": {"number": number}, "threadId": format!("t{}", number % 50)}).to_string();
+    let body = json!({"arguments": {"a": number, "b": 0}, "threadId": format!("t{}", number % 50)}).to_string();
     let head = format!("POST /api/v1/tools/{tool}/calls HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json");
     let key = &server.keys[0].key;
     let length = body.len();

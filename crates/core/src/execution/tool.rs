@@ -4,10 +4,13 @@
 
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use super::Executor;
 use crate::{
     approvals::ToolVersion,
     hooks::Hook,
+    link::Link,
     registration::{RegisteredTool, Registration},
     scheduler::ToolRuntime,
     services::Services,
@@ -48,6 +51,12 @@ pub struct Tool {
     pub(crate) connection: Option<StateName>,
     /// Why it is disabled by its definition, if it is.
     pub(crate) disabled: Option<Box<str>>,
+    /// How to review its definition, which waits for approval.
+    pub(crate) pending_approval: Option<Box<str>>,
+    /// The connectivity of the service behind it.
+    pub(crate) link: Option<Link>,
+    /// The source that added it, if it was added by one.
+    pub(crate) source: Option<SmolStr>,
     /// Whether a call whose process died is rerun. The tool is idempotent then.
     pub(crate) rerun_interrupted: bool,
     pub(crate) schema: Schema,
@@ -96,9 +105,39 @@ impl Tool {
         ToolVersion { definition: &self.definition, fingerprint: &self.fingerprint }
     }
 
-    /// Readiness that overrides its dependencies, if it is disabled.
+    /// The name of the source that added it, such as an MCP server.
+    #[must_use]
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
+    /// Whether nothing but its dependencies and its status record decides whether it can be called. One atomic load at most.
+    pub(crate) fn is_present(&self) -> bool {
+        self.disabled.is_none() && self.pending_approval.is_none() && self.link.as_ref().is_none_or(Link::is_connected)
+    }
+
+    /// Readiness that overrides its dependencies: it is disabled, its definition waits for approval, or it is not connected.
     pub(crate) fn presence_override(&self) -> Option<Readiness> {
-        self.disabled.as_ref().map(|why| Readiness::Disabled { message: Some(why.to_string()) })
+        if self.is_present() {
+            return None;
+        }
+        if let Some(why) = &self.disabled {
+            return Some(Readiness::Disabled { message: Some(why.to_string()) });
+        }
+        if let Some(how) = &self.pending_approval {
+            return Some(Readiness::PendingApproval { message: how.to_string() });
+        }
+        Some(Readiness::Disconnected { message: self.link.as_ref().and_then(Link::cause) })
+    }
+
+    /// Whether a registration of the same name by the same source would change nothing.
+    pub(crate) fn is_same_registration(&self, new: &Self) -> bool {
+        self.definition == new.definition
+            && self.policy == new.policy
+            && self.fingerprint == new.fingerprint
+            && self.disabled == new.disabled
+            && self.pending_approval == new.pending_approval
+            && self.rerun_interrupted == new.rerun_interrupted
     }
 
     /// Applies policies; returns whether its limits or rules changed.

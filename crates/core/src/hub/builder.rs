@@ -7,6 +7,7 @@ mod validation;
 
 use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
 
+use super::sources::{DuplicateSource, ToolSource};
 use crate::{
     argument_memory,
     events::{Events, Subscription},
@@ -36,6 +37,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 #[must_use = "a hub exists only after `build`"]
 pub struct HubBuilder {
     tools: Vec<ToolBuilder>,
+    sources: Vec<Arc<dyn ToolSource>>,
     executors: HashMap<Kind, Arc<dyn Executor>>,
     /// A kind for which two executors were set.
     duplicate_executor: Option<Kind>,
@@ -85,6 +87,9 @@ pub enum BuildError {
     /// A kind has two executors.
     #[error("there are two executors for tools of kind `{0}`; register only one")]
     DuplicateExecutor(Kind),
+    /// Two sources of tools have one name.
+    #[error(transparent)]
+    DuplicateSource(#[from] DuplicateSource),
     /// There is no tokio runtime to run calls on.
     #[error("a hub must be built inside a tokio runtime: calls run on its tasks")]
     NoRuntime,
@@ -118,6 +123,7 @@ impl HubBuilder {
     pub(super) fn new() -> Self {
         Self {
             tools: Vec::new(),
+            sources: Vec::new(),
             executors: HashMap::new(),
             duplicate_executor: None,
             resources: Extensions::default(),
@@ -156,6 +162,12 @@ impl HubBuilder {
     /// Adds tools.
     pub fn tools(mut self, tools: impl IntoIterator<Item = ToolBuilder>) -> Self {
         self.tools.extend(tools);
+        self
+    }
+
+    /// Adds a source of tools, such as an MCP server. The hub is ready before the source has connected.
+    pub fn source(mut self, source: impl ToolSource) -> Self {
+        self.sources.push(Arc::new(source));
         self
     }
 

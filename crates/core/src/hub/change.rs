@@ -17,7 +17,7 @@ use toolhub_types::{
     event_kind::EventKind,
     language::Language,
     policy::{Policy, PolicySet, Rule},
-    status::{StatusSettings, ToolStatus},
+    status::{EffectiveStatus, StatusSettings, ToolStatus},
     tool::ToolName,
 };
 
@@ -162,8 +162,14 @@ impl ToolHub {
                 engine.statuses.update_settings(settings);
             }
         })?;
+        Ok(self.finish_change(&before, &after).await)
+    }
+
+    /// Emits the events of a change, and closes what the removed and replaced tools held.
+    pub(super) async fn finish_change(&self, before: &Tools, after: &Tools) -> ChangeSummary {
+        let engine = &self.engine;
         engine.services.availability_changed.notify_one();
-        let summary = ChangeSummary::between(&before, &after);
+        let summary = ChangeSummary::between(before, after);
         let mut retired = Vec::new();
         for name in summary.removed.iter().chain(&summary.replaced) {
             engine.scheduler.result_cache.forget_tool(name);
@@ -180,17 +186,21 @@ impl ToolHub {
         }
         // Closing starts for all of them before the first is awaited: if the caller is dropped, none stays open.
         futures_util::future::join_all(retired.into_iter().map(|tool| self.close_resources(tool))).await;
-        Ok(summary)
+        summary
     }
 
-    /// Emits status and availability changes if a replacement tool is disabled and the old one was not, or the reverse.
+    /// Emits status and availability changes if a replacement tool is disabled or pending and the old one was not, or the reverse.
     fn emit_presence_change(&self, old: &Arc<Tool>, new: &Arc<Tool>) {
-        if old.disabled == new.disabled {
-            return;
+        if old.is_present() != new.is_present() {
+            self.emit_status_change(&new.definition.name, &self.shared_status(old), &self.shared_status(new));
         }
-        let (before, after) = (self.shared_status(old), self.shared_status(new));
+    }
+
+    /// Emits the change of a tool's shared status that no status record shows.
+    pub(super) fn emit_status_change(&self, tool: &ToolName, before: &EffectiveStatus, after: &EffectiveStatus) {
         if before.status != after.status {
-            let (tool_name, reason) = (new.definition.name.clone(), after.reason.text(Language::English));
+            self.engine.statuses.count_change(tool, before.status, after.status);
+            let (tool_name, reason) = (tool.clone(), after.reason.text(Language::English));
             let (old_status, new_status) = (Some(before.status), after.status);
             self.emit(EventKind::StatusChanged {
                 tool_name: tool_name.clone(),
@@ -199,7 +209,9 @@ impl ToolHub {
                 reason: reason.clone(),
             });
             let available = new_status == ToolStatus::Available;
-            self.emit(EventKind::AvailabilityChanged { tool_name, available, reason });
+            if available != (before.status == ToolStatus::Available) {
+                self.emit(EventKind::AvailabilityChanged { tool_name, available, reason });
+            }
         }
     }
 

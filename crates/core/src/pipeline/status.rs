@@ -10,6 +10,7 @@ use futures_core::future::BoxFuture;
 use super::{Done, Found, Placed, admission, time_limit};
 use crate::{
     execution::{CallEnvelope, CallSlot},
+    link::Link,
     services::Services,
     statuses::{HealthVerdict, ProbeGuard, Statuses},
 };
@@ -42,7 +43,7 @@ pub(super) fn gate<'a>(
     services: &'a Services,
     placed: &'a mut Placed,
 ) -> Option<BoxFuture<'a, Result<(), CallError>>> {
-    if statuses.is_empty() && placed.envelope.tool.disabled.is_none() {
+    if statuses.is_empty() && placed.envelope.tool.is_present() {
         return None;
     }
     Some(Box::pin(async move {
@@ -87,10 +88,14 @@ async fn acquire_probe_guard(
             }
             Admission::WaitForProbe => {}
         }
+        let reconnect_deadline = envelope.tool.link.as_ref().and_then(Link::reconnect_deadline);
+        let wait_until = reconnect_deadline.map_or(wait_until, |deadline| deadline.min(wait_until));
         let remaining = wait_until.saturating_duration_since(services.clock.instant());
         if remaining.is_zero() {
-            let kind = ErrorKind::ToolFailedStatus;
-            return Err(withheld_error(envelope, kind, &Reason::OnProbation, Some(PROBE_WAIT)));
+            return Err(match evaluate(statuses, envelope) {
+                Admission::Refuse { kind, reason, retry_after } => withheld_error(envelope, kind, &reason, retry_after),
+                _ => withheld_error(envelope, ErrorKind::ToolFailedStatus, &Reason::OnProbation, Some(PROBE_WAIT)),
+            });
         }
         // Release the slot during the wait, so that a broken tool does not hold up other calls.
         slot = None;
@@ -111,7 +116,19 @@ async fn wait_for_change<T>(change: impl Future<Output = T>, envelope: &CallEnve
     Ok(())
 }
 
+/// Like [`evaluate`], but a call of a tool whose service was just lost waits for it to come back.
 fn admit(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Admission {
+    let admission = evaluate(statuses, envelope);
+    if let Admission::Refuse { reason: Reason::Disconnected { .. }, .. } = admission {
+        let deadline = envelope.tool.link.as_ref().and_then(Link::reconnect_deadline);
+        if deadline.is_none_or(|deadline| envelope.tool.services.clock.instant() < deadline) {
+            return Admission::WaitForProbe;
+        }
+    }
+    admission
+}
+
+fn evaluate(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> Admission {
     let (name, scope) = (&envelope.tool.definition.name, (&envelope.call.tenant, envelope.call.thread.as_ref()));
     match envelope.tool.presence_override() {
         None => statuses.admit(name, scope.0, scope.1),

@@ -48,6 +48,7 @@ pub struct ToolBuilder {
     state: StateSettings,
     rerun_interrupted: bool,
     disabled: Option<Box<str>>,
+    pending_approval: Option<Box<str>>,
     executor: Option<Arc<dyn Executor>>,
 }
 
@@ -79,6 +80,7 @@ impl ToolBuilder {
             state: StateSettings::default(),
             rerun_interrupted: false,
             disabled: None,
+            pending_approval: None,
             executor: None,
         }
     }
@@ -131,6 +133,13 @@ impl ToolBuilder {
     /// Registers the tool as disabled: it is never offered, and its calls are refused with `tool_unavailable`.
     pub fn disabled(mut self, why: impl Into<String>) -> Self {
         self.disabled = Some(why.into().into());
+        self
+    }
+
+    /// Registers the tool with a definition that waits for the approval of a person: it is not offered, and its calls are refused
+    /// with `tool_maintenance` and this text, which says how to review it.
+    pub fn pending_approval(mut self, how_to_review: impl Into<String>) -> Self {
+        self.pending_approval = Some(how_to_review.into().into());
         self
     }
 
@@ -343,6 +352,9 @@ impl ToolBuilder {
             policy: self.policy,
             rerun_interrupted: self.rerun_interrupted,
             disabled: self.disabled,
+            pending_approval: self.pending_approval,
+            link: None,
+            source: None,
             registered_at: None,
             definition,
             schema,

@@ -1,22 +1,27 @@
-//! Checks the dependency graph: every name is registered, and there is no cycle.
+//! Checks the dependency graph: every name is registered or may be added by a source, and there is no cycle.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-use super::{RegistryError, Tools};
+use super::{RegistryError, RegistrySettings, Tools};
 use crate::execution::{EvidenceDemand, Tool};
 use toolhub_types::tool::{DependencyGroup, ToolName};
 
 /// All problems with the dependencies of the `new` tools. Those of the others were checked when they were added. The `failed`
 /// tools could not be built, which is reported already.
-pub(super) fn check(tools: &Tools, new: &[ToolName], failed: &[ToolName]) -> Vec<RegistryError> {
+pub(super) fn check(
+    tools: &Tools,
+    (new, failed): (&[ToolName], &[ToolName]),
+    settings: &RegistrySettings,
+) -> Vec<RegistryError> {
     let mut problems = Vec::new();
     for name in new {
         let Some(tool) = tools.get(name) else { continue };
         let mut reported = HashSet::new();
-        let is_missing = |base: &&ToolName| tools.get(base).is_none() && !failed.contains(base);
+        let is_missing =
+            |base: &&ToolName| tools.get(base).is_none() && !failed.contains(base) && !settings.may_be_added(base);
         for missing in tool.definition.depends_on.names().filter(is_missing).filter(|base| reported.insert(*base)) {
             let (tool, missing, suggestions) = (name.clone(), missing.clone(), tools.suggest(missing));
             problems.push(RegistryError::UnknownDependency { tool, missing, suggestions });

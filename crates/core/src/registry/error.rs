@@ -23,6 +23,22 @@ pub enum RegistryError {
     /// Another tool has this name.
     #[error("there is a tool named `{0}` already; unregister it first, or choose another name")]
     Duplicate(ToolName),
+    /// A source, such as an MCP server, has added a tool of this name.
+    #[error("there is a tool named `{tool}` already, added by `{owner}`; choose another name")]
+    OwnedBySource {
+        /// The tool.
+        tool: ToolName,
+        /// The source.
+        owner: String,
+    },
+    /// A source may not add a tool of this name.
+    #[error("`{owner}` may not add a tool named `{tool}`")]
+    NotOfSource {
+        /// The tool.
+        tool: ToolName,
+        /// The source.
+        owner: String,
+    },
     /// The schema of the arguments cannot be used.
     #[error("the parameters of `{tool}` cannot be used: {source}")]
     Parameters {
@@ -82,6 +98,24 @@ impl RegistryError {
             0 => Ok(()),
             1 => Err(problems.remove(0)),
             _ => Err(Self::Several(problems)),
+        }
+    }
+
+    /// The tools that cannot be registered because of it.
+    pub(crate) fn tools(&self) -> Vec<&ToolName> {
+        match self {
+            Self::Name(_) => Vec::new(),
+            Self::ReservedName { name: tool, .. }
+            | Self::Duplicate(tool)
+            | Self::OwnedBySource { tool, .. }
+            | Self::NotOfSource { tool, .. }
+            | Self::Parameters { tool, .. }
+            | Self::Output { tool, .. }
+            | Self::UnknownDependency { tool, .. }
+            | Self::NoExecutor { tool, .. }
+            | Self::Refused { tool, .. } => vec![tool],
+            Self::DependencyCycle(tools) => tools.iter().collect(),
+            Self::Several(problems) => problems.iter().flat_map(Self::tools).collect(),
         }
     }
 

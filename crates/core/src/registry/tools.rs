@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{RegistryError, Toolset, built_tools::BuiltTools, dependencies};
+use super::{RegistryError, RegistrySettings, Toolset, built_tools::BuiltTools, dependencies};
 use crate::execution::{EvidenceDemand, Tool};
 use toolhub_schema::suggest;
 use toolhub_state::SharedStateSettings;
@@ -148,12 +148,12 @@ impl Tools {
 
     /// This list and the new tools, with the policies applied to them. No name may be taken already.
     /// All problems are reported together, also those of tools that could not be built.
-    pub(super) fn with_added(&self, new: BuiltTools, policies: &PolicySet) -> Result<Self, RegistryError> {
+    pub(super) fn with_added(&self, new: BuiltTools, settings: &RegistrySettings) -> Result<Self, RegistryError> {
         let BuiltTools { tools, failed, mut problems } = new;
         let mut by_name = self.by_name.clone();
         let mut names = Vec::with_capacity(tools.len());
         for mut tool in tools {
-            tool.apply_policies(policies);
+            tool.apply_policies(&settings.policies);
             let name = tool.definition.name.clone();
             if by_name.insert(name.clone(), Arc::new(tool)).is_some() {
                 problems.push(RegistryError::Duplicate(name));
@@ -162,7 +162,7 @@ impl Tools {
             }
         }
         let next = Self::with_demands(by_name, self.revision + 1);
-        problems.extend(dependencies::check(&next, &names, &failed));
+        problems.extend(dependencies::check(&next, (&names, &failed), settings));
         problems.extend(next.state_settings().err());
         RegistryError::combine(problems)?;
         Ok(next)
@@ -187,6 +187,28 @@ impl Tools {
         let removed = by_name.remove(name);
         let revision = self.revision + u64::from(removed.is_some());
         (Self::with_demands(by_name, revision), removed)
+    }
+
+    /// The names of the tools that a source has added.
+    pub(super) fn names_of_source(&self, source: &str) -> Vec<ToolName> {
+        let of_source = self.by_name.iter().filter(|(_, tool)| tool.source() == Some(source));
+        of_source.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Why a source, or `None` for the owner of the hub, cannot replace the tool of this name.
+    pub(super) fn owner_conflict(&self, name: &ToolName, source: Option<&str>) -> Option<RegistryError> {
+        let owner = self.by_name.get(name)?.source();
+        (owner != source).then(|| match owner {
+            Some(owner) => RegistryError::OwnedBySource { tool: name.clone(), owner: owner.into() },
+            None => RegistryError::Duplicate(name.clone()),
+        })
+    }
+
+    /// This list without the named tools.
+    pub(super) fn without_all(&self, names: &[ToolName]) -> Self {
+        let mut by_name = self.by_name.clone();
+        names.iter().for_each(|name| drop(by_name.remove(name)));
+        Self::with_demands(by_name, self.revision + 1)
     }
 
     /// This list without the named tools, with the policies applied to the rest. A tool for which nothing changes keeps its

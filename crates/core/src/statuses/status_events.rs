@@ -54,7 +54,7 @@ impl Statuses {
     }
 
     /// Wakes calls that wait for a probe permit, and consumers of the list of available tools.
-    fn notify_changed(&self) {
+    pub(crate) fn notify_changed(&self) {
         self.changed.notify_waiters();
         self.availability_changed.notify_one();
     }
@@ -118,7 +118,7 @@ impl Statuses {
         all
     }
 
-    fn count_change(&self, tool: &ToolName, from: ToolStatus, to: ToolStatus) {
+    pub(crate) fn count_change(&self, tool: &ToolName, from: ToolStatus, to: ToolStatus) {
         let mut changes = self.change_counts.lock().unwrap_or_else(PoisonError::into_inner);
         *changes.entry((tool.clone(), from, to)).or_default() += 1;
     }

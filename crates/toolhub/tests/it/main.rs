@@ -56,6 +56,7 @@ mod run_limits;
 mod sealed_secrets;
 mod secrets;
 mod shop_tools;
+mod sources;
 mod sqlite;
 mod state;
 mod state_across_hubs;

@@ -19,7 +19,7 @@ pub enum ToolStatus {
     Unavailable,
     /// The tool failed too often; its circuit breaker is open.
     Failed,
-    /// An operator has put the tool in maintenance.
+    /// An operator has put the tool in maintenance, or its definition waits for approval.
     Maintenance,
 }
 
@@ -52,7 +52,15 @@ pub enum Readiness {
         message: Option<String>,
     },
     /// The service behind the tool is not connected.
-    Disconnected,
+    Disconnected {
+        /// Why not.
+        message: Option<String>,
+    },
+    /// The tool's definition waits for the approval of a person.
+    PendingApproval {
+        /// How to review it.
+        message: String,
+    },
     /// The tool has no implementation.
     NoImplementation,
 }
@@ -82,7 +90,12 @@ pub fn evaluate(
     let effective = |status, reason, next_change| EffectiveStatus { status, reason, probation: false, next_change };
     if let Some(maintenance) = active.filter(|active| active.status == OverrideStatus::Maintenance) {
         let reason = Reason::Maintenance { message: maintenance.reason.clone() };
-        return effective(ToolStatus::Maintenance, reason, maintenance.until);
+        let is_pending = matches!(readiness, Readiness::PendingApproval { .. });
+        return effective(ToolStatus::Maintenance, reason, maintenance.until.filter(|_| !is_pending));
+    }
+    if let Readiness::PendingApproval { message } = readiness {
+        let reason = Reason::DefinitionPending { message: message.clone() };
+        return effective(ToolStatus::Maintenance, reason, None);
     }
     if let Breaker::Open { until, cause, .. } = &record.breaker
         && settings.enabled
@@ -162,7 +175,8 @@ fn not_ready_reason(readiness: &Readiness) -> Option<Reason> {
         Readiness::Ready | Readiness::DependenciesMet => None,
         Readiness::WaitingFor(tools) => Some(Reason::WaitingFor { tools: tools.clone() }),
         Readiness::Disabled { message } => Some(Reason::Disabled { message: message.clone() }),
-        Readiness::Disconnected => Some(Reason::Disconnected),
+        Readiness::Disconnected { message } => Some(Reason::Disconnected { message: message.clone() }),
+        Readiness::PendingApproval { message } => Some(Reason::DefinitionPending { message: message.clone() }),
         Readiness::NoImplementation => Some(Reason::NoImplementation),
     }
 }

@@ -57,8 +57,16 @@ pub enum Reason {
         /// The reason given.
         message: Option<String>,
     },
+    /// Maintenance: its definition waits for the approval of a person.
+    DefinitionPending {
+        /// How to review it.
+        message: String,
+    },
     /// Unavailable: the service behind it is not connected.
-    Disconnected,
+    Disconnected {
+        /// Why not.
+        message: Option<String>,
+    },
     /// Unavailable: it has no implementation.
     NoImplementation,
     /// Unavailable in this thread: other tools must succeed first.
@@ -97,7 +105,10 @@ impl Reason {
                 append_message("set to unavailable by an operator", ": ", message.as_deref())
             }
             Self::Disabled { message } => append_message("disabled", ": ", message.as_deref()),
-            Self::Disconnected => "not connected".into(),
+            Self::DefinitionPending { message } => {
+                append_message("in maintenance, its definition waits for approval", ": ", Some(message))
+            }
+            Self::Disconnected { message } => append_message("not connected", ": ", message.as_deref()),
             Self::NoImplementation => "no implementation".into(),
             Self::WaitingFor { tools } => format!("waiting for {}", join_names(tools, ", ")),
         }
@@ -120,7 +131,8 @@ impl Reason {
             Self::Maintenance { message } => append_message("维护中", "：", message.as_deref()),
             Self::SetUnavailable { message } => append_message("已被管理员标记为不可用", "：", message.as_deref()),
             Self::Disabled { message } => append_message("已禁用", "：", message.as_deref()),
-            Self::Disconnected => "未连接".into(),
+            Self::DefinitionPending { message } => append_message("维护中，其定义等待批准", "：", Some(message)),
+            Self::Disconnected { message } => append_message("未连接", "：", message.as_deref()),
             Self::NoImplementation => "没有可用的实现".into(),
             Self::WaitingFor { tools } => format!("等待 {} 执行成功", join_names(tools, "、")),
         }
@@ -156,6 +168,10 @@ mod tests {
         check(&Reason::FailedRecently { times: 1 }, "the last call failed", "最近一次调用失败");
         check(&Reason::DependenciesMet, "dependencies met", "依赖已满足");
         check(&Reason::NeverRun, "never run", "尚未执行");
+        let gone = Reason::Disconnected { message: Some("exited with 1".into()) };
+        check(&gone, "not connected: exited with 1", "未连接：exited with 1");
+        let pending = Reason::DefinitionPending { message: "run x".into() };
+        check(&pending, "in maintenance, its definition waits for approval: run x", "维护中，其定义等待批准：run x");
         check(&Reason::OnProbation, "on probation", "试用恢复中");
         let tools = ["a", "b"].map(|name| ToolName::new(name).unwrap()).to_vec();
         check(&Reason::WaitingFor { tools }, "waiting for a, b", "等待 a、b 执行成功");

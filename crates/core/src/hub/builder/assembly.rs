@@ -151,9 +151,13 @@ impl HubBuilder {
                 runtime: runtime.clone(),
             }),
         };
+        for source in &self.sources {
+            hub.declare_source(&**source)?;
+        }
         hub.register_all(self.tools)?;
         hub.engine.started_at.get_or_init(|| hub.now());
         background::start_tasks(&hub.engine, &stopped, self.idle_thread_retention, cleanup).await?;
+        self.sources.into_iter().for_each(|source| hub.start_source(source));
         hub.emit(EventKind::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
     }

@@ -34,7 +34,7 @@ fn check(
     assert_eq!(effective.next_change, change.map(at));
 }
 
-use Readiness::{DependenciesMet, Disabled, Disconnected, NoImplementation, Ready};
+use Readiness::{DependenciesMet, Disabled, Disconnected, NoImplementation, PendingApproval, Ready};
 use ToolStatus::{Available, Failed, Maintenance, Unavailable};
 
 #[test]
@@ -44,15 +44,19 @@ fn the_worst_word_that_is_true_is_said() {
     check(&maintenance, &Disabled { message: None }, 100, Failed, "failed 3 times in a row", Some(300));
     check(&maintenance, &Disabled { message: None }, 300, Unavailable, "disabled", None);
     check(&maintenance, &Ready, 300, Available, "on probation", None);
+    let pending = PendingApproval { message: "run x".into() };
+    check(&maintenance, &pending, 50, Maintenance, "in maintenance: disk", None);
+    let text = "in maintenance, its definition waits for approval: run x";
+    check(&maintenance, &pending, 100, Maintenance, text, None);
     let off = with_override(open_record(), OverrideStatus::Unavailable, Some(400));
     check(&off, &Ready, 100, Failed, "failed 3 times in a row", Some(300));
     check(&off, &Ready, 300, Unavailable, "set to unavailable by an operator: disk", Some(400));
-    check(&off, &Disconnected, 300, Unavailable, "set to unavailable by an operator: disk", None);
+    check(&off, &Disconnected { message: None }, 300, Unavailable, "set to unavailable by an operator: disk", None);
 }
 
 #[test]
 fn what_is_absent_is_unavailable() {
-    check(&StatusRecord::default(), &Disconnected, 0, Unavailable, "not connected", None);
+    check(&StatusRecord::default(), &Disconnected { message: None }, 0, Unavailable, "not connected", None);
     check(&StatusRecord::default(), &NoImplementation, 0, Unavailable, "no implementation", None);
 }
 

@@ -100,7 +100,7 @@ fn absence_refuses_with_the_fitting_kind() {
         _ => None,
     };
     assert_eq!(kind_of(Readiness::Disabled { message: None }), Some(ErrorKind::ToolUnavailable));
-    assert_eq!(kind_of(Readiness::Disconnected), Some(ErrorKind::ToolUnavailable));
+    assert_eq!(kind_of(Readiness::Disconnected { message: None }), Some(ErrorKind::ToolUnavailable));
     assert_eq!(kind_of(Readiness::NoImplementation), Some(ErrorKind::ToolUnavailable));
     assert_eq!(kind_of(Readiness::WaitingFor(vec![])), Some(ErrorKind::DependencyNotMet));
     assert_eq!(kind_of(Readiness::DependenciesMet), None);

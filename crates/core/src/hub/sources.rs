@@ -1,0 +1,145 @@
+//! Tool sources: what adds and removes tools while the hub runs, such as the supervisor of an MCP server.
+//!
+//! In: sources. Out: a running task for each, and a [`SourceHandle`] through which it changes its own tools and reports whether it
+//! is connected. A source never touches the tools of others.
+
+mod handle;
+mod info;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_core::future::BoxFuture;
+use smol_str::SmolStr;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use handle::SourceHandle;
+pub use info::{DefinitionChange, SourceConnection, SourceInfo, SourceTool, SourceToolState};
+
+use super::{ChangeSummary, ToolHub};
+use crate::{link::Link, tasks};
+use toolhub_types::{error::CallError, policy::Glob};
+
+/// How long a source that is removed may take to close its connections.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Something that adds and removes tools while the hub runs, such as an MCP server.
+pub trait ToolSource: Send + Sync + 'static {
+    /// Its name, unique in a hub.
+    fn name(&self) -> &str;
+
+    /// The names of the tools it may add. Other tools may depend on these before they exist.
+    fn tool_names(&self) -> Vec<Glob>;
+
+    /// Runs until the [stop signal](SourceHandle::stop_signal) of the handle, then closes its connections and returns. Called again
+    /// after a panic.
+    fn run(self: Arc<Self>, handle: SourceHandle) -> BoxFuture<'static, ()>;
+
+    /// What is known about it now.
+    fn info(&self) -> SourceInfo;
+
+    /// Closes its connections and connects again at once.
+    fn restart(&self);
+
+    /// The definitions that wait for approval, and how they differ from those that were approved.
+    fn pending_changes(&self) -> Vec<DefinitionChange>;
+
+    /// Approves the pending definitions of these tools, by their names at the source; all, if none is named. Returns the approved
+    /// names.
+    ///
+    /// # Errors
+    /// When a name is unknown, or the store does not answer.
+    fn approve<'a>(&'a self, tools: &'a [String]) -> BoxFuture<'a, Result<Vec<String>, CallError>>;
+
+    /// What it logged last, the oldest line first.
+    fn log_lines(&self) -> Vec<String>;
+}
+
+/// Why a source cannot be added.
+#[derive(Debug, thiserror::Error)]
+#[error("there is a source of tools named `{0}` already; choose another name")]
+pub struct DuplicateSource(pub String);
+
+/// The sources of a hub, by name.
+#[derive(Default)]
+struct SourceTable(Mutex<BTreeMap<SmolStr, SourceEntry>>);
+
+struct SourceEntry {
+    source: Arc<dyn ToolSource>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl SourceTable {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SmolStr, SourceEntry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ToolHub {
+    /// Adds a source and starts it.
+    ///
+    /// # Errors
+    /// When there is a source of this name.
+    pub fn add_source(&self, source: Arc<dyn ToolSource>) -> Result<(), DuplicateSource> {
+        self.declare_source(&*source)?;
+        self.start_source(source);
+        Ok(())
+    }
+
+    /// Makes the names known that a source may add.
+    pub(super) fn declare_source(&self, source: &dyn ToolSource) -> Result<(), DuplicateSource> {
+        let name = SmolStr::new(source.name());
+        match self.engine.registry.add_source(&name, source.tool_names()) {
+            true => Ok(()),
+            false => Err(DuplicateSource(name.into())),
+        }
+    }
+
+    pub(super) fn start_source(&self, source: Arc<dyn ToolSource>) {
+        let name = SmolStr::new(source.name());
+        let (stop, link) = (self.engine.stopped.child_token(), Link::default());
+        let handle = SourceHandle::new(&self.engine, name.clone(), link, stop.clone());
+        // The shutdown waits until the token is dropped.
+        let (running, tracked) = (source.clone(), self.engine.background_tasks.token());
+        let task = tasks::spawn("tool source", stop.clone(), move |_| {
+            let _tracked = &tracked;
+            handle.reset_link();
+            running.clone().run(handle.clone())
+        });
+        self.source_table().lock().insert(name, SourceEntry { source, stop, task });
+    }
+
+    /// Removes a source with its tools, and waits until it has closed its connections. Running calls may fail.
+    /// Returns what changed; `None` if there is no such source.
+    pub async fn remove_source(&self, name: &str) -> Option<ChangeSummary> {
+        let SourceEntry { stop, task, .. } = self.source_table().lock().remove(name)?;
+        let (before, after) = self.engine.registry.remove_source(&name.into());
+        let summary = self.finish_change(&before, &after).await;
+        stop.cancel();
+        if tokio::time::timeout(STOP_TIMEOUT, task).await.is_err() {
+            tracing::warn!(source = name, "a removed source of tools did not stop in time");
+        }
+        Some(summary)
+    }
+
+    /// All sources, sorted by name.
+    #[must_use]
+    pub fn sources(&self) -> Vec<Arc<dyn ToolSource>> {
+        self.source_table().lock().values().map(|entry| entry.source.clone()).collect()
+    }
+
+    /// The source of this name.
+    #[must_use]
+    pub fn source(&self, name: &str) -> Option<Arc<dyn ToolSource>> {
+        self.source_table().lock().get(name).map(|entry| entry.source.clone())
+    }
+
+    fn source_table(&self) -> Arc<SourceTable> {
+        self.engine.extensions.get_or_default()
+    }
+}
