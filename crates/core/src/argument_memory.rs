@@ -3,12 +3,9 @@
 //! In: a tenant and the size of the parsed arguments of a call. Out: a permit, held while the call waits and runs; or a
 //! refusal. Calls with small arguments are bounded by the queues and need no permit.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use toolhub_types::ids::Tenant;
+use toolhub_types::{count_by_key::CountByKey, ids::Tenant};
 
 /// The memory that arguments of one tenant's calls may take, by default.
 pub(crate) const DEFAULT_LIMIT: usize = 256 << 20;
@@ -17,7 +14,7 @@ pub(crate) const DEFAULT_LIMIT: usize = 256 << 20;
 pub(crate) struct ArgumentMemory {
     /// Maximum of one tenant, in bytes.
     limit: usize,
-    by_tenant: Arc<Mutex<HashMap<Tenant, usize>>>,
+    by_tenant: Arc<Mutex<CountByKey<Tenant>>>,
 }
 
 /// The arguments of a tenant's calls take too much memory.
@@ -38,16 +35,16 @@ impl ArgumentMemory {
         bytes: usize,
     ) -> Result<Arc<ArgumentMemoryPermit>, ArgumentMemoryExceeded> {
         let mut by_tenant = lock(&self.by_tenant);
-        if by_tenant.get(tenant).copied().unwrap_or_default().saturating_add(bytes) > self.limit {
+        if by_tenant.of(tenant).saturating_add(bytes) > self.limit {
             return Err(ArgumentMemoryExceeded { limit: self.limit });
         }
-        *by_tenant.entry(tenant.clone()).or_default() += bytes;
+        by_tenant.add(tenant, bytes);
         Ok(self.permit(tenant, bytes))
     }
 
     /// The same for a call that was accepted before: it is counted, but not refused.
     pub(crate) fn reserve_always(&self, tenant: &Tenant, bytes: usize) -> Arc<ArgumentMemoryPermit> {
-        *lock(&self.by_tenant).entry(tenant.clone()).or_default() += bytes;
+        lock(&self.by_tenant).add(tenant, bytes);
         self.permit(tenant, bytes)
     }
 
@@ -60,22 +57,16 @@ impl ArgumentMemory {
 pub(crate) struct ArgumentMemoryPermit {
     tenant: Tenant,
     bytes: usize,
-    by_tenant: Arc<Mutex<HashMap<Tenant, usize>>>,
+    by_tenant: Arc<Mutex<CountByKey<Tenant>>>,
 }
 
 impl Drop for ArgumentMemoryPermit {
     fn drop(&mut self) {
-        let mut by_tenant = lock(&self.by_tenant);
-        if let Some(taken) = by_tenant.get_mut(&self.tenant) {
-            *taken = taken.saturating_sub(self.bytes);
-            if *taken == 0 {
-                by_tenant.remove(&self.tenant);
-            }
-        }
+        lock(&self.by_tenant).subtract(&self.tenant, self.bytes);
     }
 }
 
-fn lock(by_tenant: &Mutex<HashMap<Tenant, usize>>) -> MutexGuard<'_, HashMap<Tenant, usize>> {
+fn lock(by_tenant: &Mutex<CountByKey<Tenant>>) -> MutexGuard<'_, CountByKey<Tenant>> {
     by_tenant.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -4,10 +4,9 @@
 //! executed is never closed to make room, so the permits are fewer than the connections: some of the connections can
 //! always be closed for a new one.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use toolhub_core::count_by_key::CountByKey;
 
 use crate::connections::Holder;
 
@@ -25,13 +24,7 @@ pub(crate) enum Priority {
 pub(crate) struct Admission {
     /// The number of connections.
     limit: usize,
-    running: Mutex<Running>,
-}
-
-#[derive(Debug, Default)]
-struct Running {
-    count: usize,
-    by_holder: HashMap<Holder, usize>,
+    running: Mutex<CountByKey<Holder>>,
 }
 
 /// A request is executed until this is dropped.
@@ -49,12 +42,10 @@ impl Admission {
     /// A permit for one request; `None` if too many are executed.
     pub(crate) fn try_acquire(self: &Arc<Self>, holder: Holder, priority: Priority) -> Option<Permit> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = running.by_holder.get(&holder).copied().unwrap_or(0);
-        if running.count >= max_running(self.limit, own, priority) {
+        if running.total() >= max_running(self.limit, running.of(&holder), priority) {
             return None;
         }
-        running.count += 1;
-        *running.by_holder.entry(holder.clone()).or_default() += 1;
+        running.add(&holder, 1);
         drop(running);
         Some(Permit { admission: self.clone(), holder })
     }
@@ -75,14 +66,7 @@ fn max_running(limit: usize, own: usize, priority: Priority) -> usize {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut running = self.admission.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.count -= 1;
-        if let Some(own) = running.by_holder.get_mut(&self.holder) {
-            *own -= 1;
-            if *own == 0 {
-                running.by_holder.remove(&self.holder);
-            }
-        }
+        self.admission.running.lock().unwrap_or_else(PoisonError::into_inner).subtract(&self.holder, 1);
     }
 }
 
@@ -109,8 +93,7 @@ mod tests {
         let admin: Vec<_> = (0..8).map(|_| take(&address(1), Priority::Reserved)).collect();
         assert!(admin.iter().all(Option::is_some));
         drop((first, kept, admin));
-        assert_eq!(admission.running.lock().unwrap().count, 0);
-        assert!(admission.running.lock().unwrap().by_holder.is_empty());
+        assert!(admission.running.lock().unwrap().is_empty());
     }
 
     #[test]

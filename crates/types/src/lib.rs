@@ -5,6 +5,7 @@
 
 pub mod approval;
 pub mod content;
+pub mod count_by_key;
 pub mod digest;
 pub mod effect;
 pub mod error;

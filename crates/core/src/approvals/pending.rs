@@ -15,6 +15,7 @@ use toolhub_storage::{
     latency::LatencyRecorder,
 };
 use toolhub_types::{
+    count_by_key::CountByKey,
     ids::{ApprovalId, Tenant},
     page_budget::LIST_PAGE_BYTES,
     timestamp::Timestamp,
@@ -36,7 +37,7 @@ pub(super) struct PendingApprovals {
 #[derive(Default)]
 struct Entries {
     by_id: HashMap<ApprovalId, Entry>,
-    by_tenant: HashMap<Tenant, usize>,
+    by_tenant: CountByKey<Tenant>,
 }
 
 struct Entry {
@@ -53,14 +54,14 @@ impl Entries {
         if self.by_id.len() < MAX_TRACKED {
             let tenant = entry.tenant.clone();
             if self.by_id.insert(id, entry).is_none() {
-                *self.by_tenant.entry(tenant).or_default() += 1;
+                self.by_tenant.add(&tenant, 1);
             }
         }
     }
 
     fn remove(&mut self, id: ApprovalId) {
         if let Some(entry) = self.by_id.remove(&id) {
-            uncount(&mut self.by_tenant, &entry.tenant);
+            self.by_tenant.subtract(&entry.tenant, 1);
         }
     }
 
@@ -69,19 +70,10 @@ impl Entries {
         by_id.retain(|_, entry| {
             let is_pending = entry.expires > now;
             if !is_pending {
-                uncount(by_tenant, &entry.tenant);
+                by_tenant.subtract(&entry.tenant, 1);
             }
             is_pending
         });
-    }
-}
-
-fn uncount(by_tenant: &mut HashMap<Tenant, usize>, tenant: &Tenant) {
-    if let Some(count) = by_tenant.get_mut(tenant) {
-        *count -= 1;
-        if *count == 0 {
-            by_tenant.remove(tenant);
-        }
     }
 }
 
@@ -123,7 +115,7 @@ impl Approvals {
     pub(crate) fn is_full(&self, tenant: &Tenant, is_full: impl Fn(usize, usize) -> bool) -> bool {
         let mut entries = self.pending.lock();
         let check = |entries: &Entries| {
-            let (total, of_tenant) = (entries.by_id.len(), entries.by_tenant.get(tenant).copied().unwrap_or_default());
+            let (total, of_tenant) = (entries.by_id.len(), entries.by_tenant.of(tenant));
             total >= MAX_TRACKED || is_full(total, of_tenant)
         };
         if !check(&entries) {
