@@ -31,6 +31,14 @@ impl Holder {
     pub(crate) fn of_key(principal: &Principal) -> Self {
         Self::Key(principal.tenant.clone(), principal.caller.clone())
     }
+
+    /// The tenant of the key.
+    pub(crate) fn tenant(&self) -> Option<Tenant> {
+        match self {
+            Self::Address(_) => None,
+            Self::Key(tenant, _) => Some(tenant.clone()),
+        }
+    }
 }
 
 #[cfg(test)]

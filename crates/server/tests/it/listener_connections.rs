@@ -7,7 +7,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
-use toolhub_server::{Scope, Settings};
+use toolhub_server::{Auth, Scope, Settings};
 use toolhub_testkit::http2;
 
 use crate::{
@@ -175,7 +175,31 @@ async fn calls_of_one_key_leave_places_for_others_and_are_never_cut() {
         served += usize::from(response.starts_with("HTTP/1.1 200"));
         assert!(response.starts_with("HTTP/1.1 200") || response.starts_with("HTTP/1.1 503"), "{response}");
     }
-    assert_eq!(served, MAX_CONNECTIONS - MAX_CONNECTIONS / 8);
+    assert_eq!(served, MAX_CONNECTIONS - MAX_CONNECTIONS * 3 / 16);
+}
+
+#[tokio::test]
+async fn calls_of_one_tenant_with_many_keys_leave_places_for_another_tenant() {
+    let keys = (0..MAX_CONNECTIONS).map(|n| make_key(&format!("key-{n}"), "hostile", &[Scope::ToolsCall]));
+    let (settings, keys): (Vec<_>, Vec<_>) = keys.unzip();
+    let crowd = start(|crowd| {
+        let Auth::Keys(all) = &mut crowd.auth else { panic!("the server has keys") };
+        all.extend(settings);
+    })
+    .await;
+    let mut calls = tokio::task::JoinSet::new();
+    for key in &keys {
+        let call = format!("{}connection: close\r\ncontent-length: 2\r\n\r\n{{}}", Crowded::with_key(CALL_SLOW, key));
+        let mut tcp = crowd.server.connect().await;
+        tcp.write_all(call.as_bytes()).await.unwrap();
+        calls.spawn(async move { read_to_end(&mut tcp).await });
+    }
+    // No call ends before it is released, so the first response is a refusal: the tenant has all it may have.
+    let refused = calls.join_next().await.unwrap().unwrap();
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    crowd.assert_others_are_served().await;
+    let refused = crowd.request(CALL_ECHO, Some(&keys[0]), "{}").await;
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("\"overloaded\""), "{refused}");
 }
 
 #[tokio::test]
