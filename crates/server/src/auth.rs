@@ -159,7 +159,7 @@ impl RouteGuard {
         }
         let is_reserved = self.is_health_check || self.access == Access::Needs(Scope::Admin);
         let priority = if is_reserved { Priority::Reserved } else { Priority::Normal };
-        let holder = key.unwrap_or_else(|| conn.holder());
+        let holder = key.unwrap_or_else(|| conn.peer().clone());
         let permit = self.app.admission().try_acquire(holder, priority).ok_or_else(overloaded_problem)?;
         Ok((permit, principal.is_some().then(|| conn.begin_execution())))
     }

@@ -152,16 +152,16 @@ impl Connections {
         chosen.len()
     }
 
-    /// Begins the answer to a request. An event stream ends when `end` is cancelled. Returns whether another stream was
-    /// ended for it.
+    /// Begins the answer to a request. An event stream counts for its holder, and ends when its token is cancelled. Returns
+    /// whether another stream was ended for it.
     pub(crate) fn begin_answer(
         self: &Arc<Self>,
         in_flight: InFlight,
-        end: Option<CancellationToken>,
+        stream: Option<(Holder, CancellationToken)>,
     ) -> (Arc<Answer>, bool) {
         let mut ended_another = false;
-        let stream = end.map(|end| {
-            let (stream, ended) = self.streams.open(in_flight.0.holder(), end.clone());
+        let stream = stream.map(|(holder, end)| {
+            let (stream, ended) = self.streams.open(holder, end.clone());
             ended_another = ended;
             (stream, end)
         });
@@ -285,5 +285,33 @@ impl Drop for Registration {
         let mut open = self.connections.lock();
         open.conns.remove(&self.number);
         open.displaced -= usize::from(self.conn.is_displaced());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolhub_core::ids::{Caller, Tenant};
+
+    use super::*;
+
+    /// A proxy sends requests of several keys on one HTTP/2 connection.
+    #[tokio::test]
+    async fn a_stream_counts_for_the_key_of_its_request_whoever_used_the_connection_last() {
+        let connections = Connections::new(&Limits { connections: 4, ..Limits::default() });
+        let conn = connections.register([192, 0, 2, 1].into()).unwrap().conn.clone();
+        let key = |name: &str| Holder::Key(Tenant::default(), Caller::new(name).unwrap());
+        let other = key("other");
+        let begin = |own: &Holder| {
+            let in_flight = conn.begin_request();
+            conn.on_authenticated(Some(own));
+            conn.on_authenticated(Some(&other));
+            let end = CancellationToken::new();
+            (connections.begin_answer(in_flight, Some((own.clone(), end.clone()))), end)
+        };
+        let own = key("own");
+        let streams = [begin(&own), begin(&own), begin(&other), begin(&other)];
+        assert!(streams.iter().all(|(_, end)| !end.is_cancelled()));
+        let fifth = begin(&own);
+        assert!(fifth.0.1 && streams[0].1.is_cancelled() && !streams[2].1.is_cancelled());
     }
 }

@@ -16,12 +16,16 @@ use axum::{
 use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 
-use crate::{app::App, links::Links, scope::Principal, settings::Auth};
+use crate::{app::App, connections::Holder, links::Links, scope::Principal, settings::Auth};
 
 /// When a disconnected client should reconnect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(2);
 /// How often an idle stream sends a comment.
 pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Whose event streams a response counts to; set on the response of each one.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamHolder(pub(crate) Holder);
 
 /// An event in the SSE format.
 pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Event {
@@ -48,13 +52,14 @@ pub(crate) fn hub_event(id: u64, name: &str, data: &impl Serialize, links: &Link
 /// The response that streams these events to a client.
 pub(crate) fn stream(app: &App, principal: Principal, events: impl Stream<Item = Event> + Send + 'static) -> Response {
     let retry = futures_util::stream::iter([Event::default().retry(RECONNECT_DELAY)]);
-    let check_app = app.clone();
+    let (check_app, holder) = (app.clone(), StreamHolder(Holder::of_key(&principal)));
     let events = events.take_while(move |_| ready(is_still_authorized(&check_app, &principal)));
     let events = retry.chain(events).take_until(app.stopping().clone().cancelled_owned()).map(Ok::<_, Infallible>);
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE_INTERVAL).text("ka");
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
     // A buffering proxy would hold the events back.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response.extensions_mut().insert(holder);
     response
 }
 

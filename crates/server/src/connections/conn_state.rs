@@ -43,8 +43,8 @@ pub(crate) enum ConnCommand {
 #[derive(Debug)]
 pub(crate) struct ConnState {
     epoch: Instant,
-    holder: Mutex<Holder>,
-    /// Its hash, to count by.
+    peer: Holder,
+    /// The hash of who holds it, to count by: the peer, or the key of the last request with one.
     holder_hash: AtomicU64,
     hash_state: RandomState,
     /// Whether a request on it was authenticated.
@@ -78,11 +78,11 @@ pub(crate) struct ConnState {
 }
 
 impl ConnState {
-    pub(super) fn new(epoch: Instant, holder: Holder, hash_state: RandomState) -> Self {
+    pub(super) fn new(epoch: Instant, peer: Holder, hash_state: RandomState) -> Self {
         let conn = Self {
             epoch,
-            holder_hash: AtomicU64::new(hash_state.hash_one(&holder)),
-            holder: Mutex::new(holder),
+            holder_hash: AtomicU64::new(hash_state.hash_one(&peer)),
+            peer,
             hash_state,
             authenticated: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
@@ -104,9 +104,9 @@ impl ConnState {
         conn
     }
 
-    /// Who holds it.
-    pub(crate) fn holder(&self) -> Holder {
-        self.holder.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Who sends its requests without a key.
+    pub(crate) fn peer(&self) -> &Holder {
+        &self.peer
     }
 
     /// The hash of who holds it.
@@ -117,10 +117,8 @@ impl ConnState {
     /// A request on it was authenticated; with a key, the connection belongs to its holder.
     pub(crate) fn on_authenticated(&self, key: Option<&Holder>) {
         self.authenticated.store(true, SeqCst);
-        let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = key.filter(|key| *key != &*holder) {
+        if let Some(key) = key {
             self.holder_hash.store(self.hash_state.hash_one(key), SeqCst);
-            *holder = key.clone();
         }
     }
 

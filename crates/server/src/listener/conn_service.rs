@@ -16,7 +16,6 @@ use axum::{
 };
 use futures_core::future::BoxFuture;
 use hyper::body::Incoming;
-use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::body::{LimitedBody, ResponseBody};
@@ -25,6 +24,7 @@ use crate::{
     auth,
     connections::{ConnState, Connections},
     request_info::{REQUEST_ID, RequestInfo},
+    sse::StreamHolder,
 };
 
 /// The hyper service of one connection.
@@ -50,15 +50,12 @@ impl hyper::service::Service<Request<Incoming>> for ConnService {
         request.extensions_mut().insert(conn);
         let (app, answer) = (self.app.clone(), answer(&self.app, &self.router, request, Some(self.peer)));
         Box::pin(async move {
-            let response = answer.await;
-            let is_event_stream = response
-                .headers()
-                .get(header::CONTENT_TYPE)
-                .is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"));
-            let end = is_event_stream.then(|| app.stopping().child_token());
-            let (answer, ended_another) = connections.begin_answer(in_flight, end.clone());
+            let mut response = answer.await;
+            let holder = response.extensions_mut().remove::<StreamHolder>();
+            let stream = holder.map(|StreamHolder(holder)| (holder, app.stopping().child_token()));
+            let end = stream.as_ref().map(|(_, end)| end.clone().cancelled_owned());
+            let (answer, ended_another) = connections.begin_answer(in_flight, stream);
             app.meters().listener.ended_streams.fetch_add(u64::from(ended_another), Relaxed);
-            let end = end.map(CancellationToken::cancelled_owned);
             Ok(response.map(|body| ResponseBody::new(body, answer, end)))
         })
     }
