@@ -115,6 +115,7 @@ impl Approvals {
         approval: Approval<CompactJson>,
     ) -> Result<Option<StoredApproval>, StoreError> {
         let now = self.clock.now();
+        // Not removed if this future is dropped: a store commits what it was sent, and the request then awaits an answer.
         self.pending.insert(&partition.tenant, &approval, now);
         let stored = self.store_request(&partition, &approval, now).await;
         let Ok(Some(row_version)) = stored else {

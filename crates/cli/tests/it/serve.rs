@@ -8,6 +8,7 @@ mod connection;
 mod damaged_store;
 mod dead_ends;
 mod floods;
+mod full_disk;
 mod hostile;
 mod imports;
 mod inspection;

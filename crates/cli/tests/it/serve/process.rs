@@ -33,6 +33,22 @@ impl Process {
         Self::spawn(shell, folder, variables)
     }
 
+    /// The same with a file system of this size in a subfolder. Mounts it in a namespace of the process, which needs root or user
+    /// namespaces.
+    pub(super) fn start_on_small_disk(
+        folder: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+        (disk, bytes): (&str, usize),
+    ) -> Self {
+        std::fs::create_dir(folder.join(disk)).expect("the folder is new");
+        let mounted = format!("mount -t tmpfs -o size={bytes} tmpfs {disk} && exec \"$@\"");
+        let script = format!("n=-Urm; unshare $n true 2>&1 || n=-m; exec unshare $n sh -c '{mounted}' sh \"$@\"");
+        let shell = &mut Command::new("sh");
+        shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_toolhub")]).args(arguments);
+        Self::spawn(shell, folder, variables)
+    }
+
     fn spawn(command: &mut Command, folder: &Path, variables: &[(&str, &str)]) -> Self {
         command.current_dir(folder).env_clear().env("HOME", folder).env("TMPDIR", folder);
         command.envs(variables.iter().copied());
