@@ -9,6 +9,7 @@ use std::{
 };
 
 use tokio_util::sync::CancellationToken;
+use toolhub_core::count_by_key::CountByKey;
 
 use super::Holder;
 
@@ -52,7 +53,7 @@ impl Streams {
         let largest = if own.len() > (self.limit / 2).max(1) {
             Some(holder.clone())
         } else if open.count > self.limit {
-            open.by_holder.iter().max_by_key(|(_, streams)| streams.len()).map(|(holder, _)| holder.clone())
+            open.largest_holder()
         } else {
             None
         };
@@ -63,6 +64,16 @@ impl Streams {
 }
 
 impl Open {
+    /// Of the tenant with the most streams, the holder with the most.
+    fn largest_holder(&self) -> Option<Holder> {
+        let mut by_tenant = CountByKey::default();
+        for (holder, streams) in &self.by_holder {
+            by_tenant.add(&holder.tenant(), streams.len());
+        }
+        let size = |holder: &Holder, streams: &BTreeMap<_, _>| (by_tenant.of(&holder.tenant()), streams.len());
+        self.by_holder.iter().max_by_key(|(holder, streams)| size(holder, streams)).map(|(holder, _)| holder.clone())
+    }
+
     fn end_oldest(&mut self, holder: &Holder) -> bool {
         let Some((_, end)) = self.by_holder.get_mut(holder).and_then(BTreeMap::pop_first) else { return false };
         end.cancel();
@@ -90,6 +101,7 @@ impl Drop for OpenStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolhub_core::ids::{Caller, Tenant};
 
     fn address(last: u8) -> Holder {
         Holder::of_peer([192, 0, 2, last].into())
@@ -114,5 +126,19 @@ mod tests {
         drop((third, others, last));
         assert!(streams.open.lock().unwrap().by_holder.is_empty());
         assert_eq!(streams.open.lock().unwrap().count, 0);
+    }
+
+    #[test]
+    fn over_the_total_the_tenant_with_the_most_loses_one_however_many_keys_it_has() {
+        let streams = Streams::new(4);
+        let open = |tenant: &str, caller: &str| {
+            let end = CancellationToken::new();
+            let holder = Holder::Key(Tenant::new(tenant).unwrap(), Caller::new(caller).unwrap());
+            (streams.open(holder, end.clone()), end)
+        };
+        let others = [open("other", "a"), open("other", "a")];
+        let hostile = ["a", "b", "c"].map(|caller| open("hostile", caller));
+        assert!(others.iter().all(|(_, end)| !end.is_cancelled()));
+        assert_eq!(hostile.iter().filter(|(_, end)| end.is_cancelled()).count(), 1);
     }
 }
