@@ -30,6 +30,14 @@ pub use error::CommandError;
 pub use guard::Guard;
 pub use inspection::deny_inspection;
 pub use request::RESERVED_MEMBERS;
+#[cfg(feature = "mcp")]
+pub(crate) use {
+    environment::ProgramSecrets,
+    failure::ProcessExit,
+    output::LimitExceeded,
+    process::Process,
+    stderr::{LineSink, printable},
+};
 
 /// A program to be registered as a tool.
 ///
@@ -56,7 +64,7 @@ pub struct Command {
 
 /// Output limits of a program, and its grace period after SIGTERM.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
+pub(crate) struct Limits {
     max_output: usize,
     max_line: usize,
     grace: Duration,
@@ -190,6 +198,18 @@ impl Command {
         let (config, implementation, state) = (self.config(), self.implementation(), self.state.clone());
         let tool = long_running::tool(name, self).config(config).implementation(&implementation);
         tool.json_state(state.as_deref().unwrap_or(name))
+    }
+
+    /// The limits of its output.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The grace period after closed stdin, and after SIGTERM.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn grace_period(&self) -> Duration {
+        self.limits.grace
     }
 
     fn config(&self) -> serde_json::Value {

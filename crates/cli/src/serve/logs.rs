@@ -18,7 +18,7 @@ use tracing::{
     field::{Field, Visit},
     level_filters::LevelFilter,
 };
-use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{Layer, filter::Targets, layer::Context, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::config::{LogFormat, LogLevel, Telemetry};
 
@@ -40,8 +40,13 @@ pub(super) fn init(telemetry: &Telemetry) {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let _ = tracing_subscriber::registry()
-        .with(LogLayer { json, redactor: telemetry.redactor() }.with_filter(level))
+        .with(LogLayer { json, redactor: telemetry.redactor() }.with_filter(enabled(level)))
         .try_init();
+}
+
+/// What is logged. `rmcp` logs whole messages of MCP servers, with arguments and results.
+fn enabled(level: LevelFilter) -> Targets {
+    Targets::new().with_default(level).with_target("rmcp", LevelFilter::OFF)
 }
 
 struct LogLayer {
@@ -135,5 +140,20 @@ impl Visit for EventFields<'_> {
         // `tracing` has no lists: a list of texts or numbers arrives as its debug text, which is JSON.
         let list = text.starts_with('[').then(|| serde_json::from_str::<Vec<Value>>(&text).ok()).flatten();
         self.record_value(field, list.map_or(Value::String(text), Value::Array));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_mcp_servers_are_not_logged_at_any_level() {
+        let trace = enabled(LevelFilter::TRACE);
+        for target in ["rmcp", "rmcp::service", "rmcp::transport::worker"] {
+            assert!(!trace.would_enable(target, &Level::ERROR), "{target}");
+        }
+        assert!(trace.would_enable("toolhub_connect::mcp", &Level::TRACE));
+        assert!(!enabled(LevelFilter::WARN).would_enable("toolhub_core", &Level::INFO));
     }
 }

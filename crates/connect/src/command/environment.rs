@@ -33,11 +33,12 @@ pub(super) fn variables(command: &Command) -> BTreeMap<OsString, OsString> {
 }
 
 /// What must not leave a program.
-pub(super) struct ProgramSecrets {
+#[derive(Debug, Default)]
+pub(crate) struct ProgramSecrets {
     /// The values of all configured variables, for errors and logs.
-    pub(super) all: SecretMask,
+    pub(crate) all: SecretMask,
     /// The values of those with a secret name, for results: others may be part of a useful result.
-    pub(super) named: SecretMask,
+    pub(crate) named: SecretMask,
 }
 
 /// The values to mask: those of the configured variables and declared texts, and each line of multi-line values, because the output is read line by line.

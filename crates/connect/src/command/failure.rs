@@ -15,7 +15,7 @@ use super::{
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ProcessExit {
+pub(crate) struct ProcessExit {
     pub(super) status: Option<ExitStatus>,
     pub(super) guarded: bool,
 }
@@ -26,7 +26,7 @@ impl ProcessExit {
     }
 
     /// Whether the guard could not start the program.
-    fn is_start_failure(&self) -> bool {
+    pub(crate) fn is_start_failure(&self) -> bool {
         self.guarded && self.status.is_some_and(|status| status.signal() == Some(guard::START_FAILED_SIGNAL.as_raw()))
     }
 }

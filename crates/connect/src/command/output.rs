@@ -24,7 +24,7 @@ pub(super) struct Output {
 
 /// The program wrote more than a limit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LimitExceeded {
+pub(crate) enum LimitExceeded {
     /// In total, during one call.
     Output(usize),
     /// In one line.

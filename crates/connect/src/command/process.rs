@@ -4,7 +4,7 @@
 //! everything below its guard. A call uses it through [`Borrowed`], which sends SIGTERM when the call is cancelled, and SIGKILL after
 //! the grace period.
 
-use std::{io, process::Stdio, time::Duration};
+use std::{io, process::Stdio, sync::Arc, time::Duration};
 
 use rustix::{io::Errno, process::Pid};
 use tokio::{
@@ -19,7 +19,7 @@ use super::{
     output::{LimitExceeded, Output},
     program::{self, LaunchSpec},
     signals::SignalTarget,
-    stderr::{LogSource, Stderr},
+    stderr::{LineSink, LogSource, Stderr},
 };
 
 /// How long to wait for the exit after SIGKILL. It takes longer only for a process that is blocked in the kernel.
@@ -29,19 +29,24 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// pipe open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     signal_target: SignalTarget,
     /// Whether it has exited and was reaped.
     exited: bool,
-    pub(super) stdin: Option<ChildStdin>,
+    pub(crate) stdin: Option<ChildStdin>,
     pub(super) output: Output,
-    pub(super) stderr: Stderr,
+    pub(crate) stderr: Stderr,
 }
 
 impl Process {
-    /// Spawns the program.
+    /// Spawns the program. The lines of its stderr are logged.
     pub(super) fn start(command: &Command, tool: &str) -> Result<Self, CommandError> {
+        Self::start_with_sink(command, LineSink::log(tool))
+    }
+
+    /// Spawns the program. The lines of its stderr go to `sink`.
+    pub(crate) fn start_with_sink(command: &Command, sink: LineSink) -> Result<Self, CommandError> {
         command.validate()?;
         let spec = program::resolve(command)?;
         let mut child = build_command(command, &spec).spawn().map_err(|error| spawn_error(&spec, error))?;
@@ -53,8 +58,8 @@ impl Process {
             signal_target.kill();
             return Err(incomplete());
         };
-        let secrets = environment::secrets(command, &spec.variables);
-        let stderr = Stderr::spawn(stderr, LogSource { tool: tool.to_owned(), secrets });
+        let secrets = Arc::new(environment::secrets(command, &spec.variables));
+        let stderr = Stderr::spawn(stderr, LogSource { secrets, sink });
         let output = Output::new(stdout);
         Ok(Self { child, signal_target, exited: false, stdin: Some(stdin), output, stderr })
     }
@@ -88,7 +93,7 @@ impl Process {
     }
 
     /// The next line of stdout, or the exit if there is none.
-    pub(super) async fn next_line(&mut self, limits: Limits) -> Result<Result<Vec<u8>, ProcessExit>, LimitExceeded> {
+    pub(crate) async fn next_line(&mut self, limits: Limits) -> Result<Result<Vec<u8>, ProcessExit>, LimitExceeded> {
         let Self { child, output, .. } = self;
         let line = tokio::select! {
             biased;
@@ -118,7 +123,7 @@ impl Process {
     }
 
     /// Shuts the process down: closes stdin, so that the program sees the end of its requests, and terminates it after the grace period.
-    pub(super) async fn close(mut self, grace: Duration) {
+    pub(crate) async fn close(mut self, grace: Duration) {
         self.stdin = None;
         if tokio::time::timeout(grace, self.wait()).await.is_err() {
             self.terminate(grace).await;

@@ -1,7 +1,7 @@
-//! Reads a program's stderr: logs it line by line, up to a limit, and captures its tail.
+//! Reads a program's stderr: passes it on line by line, and captures its tail.
 //!
-//! In: any number of bytes. Out: lines for `tracing`, and the last few KiB for the error of a failed call, both with the program's
-//! secrets redacted. A task always drains the pipe, so a program never blocks on stderr.
+//! In: any number of bytes. Out: lines for a [`LineSink`], and the last few KiB for the error of a failed call, both with the
+//! program's secrets redacted. A task always drains the pipe, so a program never blocks on stderr.
 
 use std::{
     collections::VecDeque,
@@ -22,16 +22,31 @@ const MAX_LINE_BYTES: usize = 1_000;
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The stderr of one process.
-pub(super) struct Stderr {
+pub(crate) struct Stderr {
     captured: Arc<Mutex<Capture>>,
     source: Arc<LogSource>,
     reader: JoinHandle<()>,
 }
 
-/// The tool that log lines belong to, and its secrets.
+/// The secrets of a program, and where its lines go.
 pub(super) struct LogSource {
-    pub(super) tool: String,
-    pub(super) secrets: ProgramSecrets,
+    pub(super) secrets: Arc<ProgramSecrets>,
+    pub(super) sink: LineSink,
+}
+
+/// Where the lines of stderr go.
+pub(crate) enum LineSink {
+    /// To the log, under the name of a tool, up to [`MAX_LOGGED_LINES`] per call.
+    Log { tool: String },
+    /// To a function, all of them.
+    #[cfg(feature = "mcp")]
+    Function(Box<dyn Fn(String) + Send + Sync>),
+}
+
+impl LineSink {
+    pub(super) fn log(tool: &str) -> Self {
+        Self::Log { tool: tool.to_owned() }
+    }
 }
 
 #[derive(Default)]
@@ -56,7 +71,7 @@ impl Stderr {
     }
 
     /// The captured tail, redacted and printable. Waits up to [`DRAIN_TIMEOUT`], since the program may have exited just now.
-    pub(super) async fn tail(&mut self) -> String {
+    pub(crate) async fn tail(&mut self) -> String {
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, &mut self.reader).await;
         let (tail, truncated) = {
             let captured = lock(&self.captured);
@@ -74,7 +89,7 @@ impl Stderr {
     }
 
     /// The secrets of the program.
-    pub(super) fn secrets(&self) -> &ProgramSecrets {
+    pub(crate) fn secrets(&self) -> &Arc<ProgramSecrets> {
         &self.source.secrets
     }
 
@@ -95,6 +110,33 @@ impl LogSource {
     fn redact(&self, bytes: &[u8]) -> String {
         self.secrets.all.text(String::from_utf8_lossy(bytes)).into_owned()
     }
+
+    /// A line without secrets and control characters, of at most [`MAX_LINE_BYTES`].
+    fn printable_line(&self, line: &[u8]) -> String {
+        let mut text = self.redact(line);
+        // A line that was cut may end in the middle of a secret.
+        let partial_secret = if line.len() > MAX_LINE_BYTES { self.secrets.all.max_len() } else { 0 };
+        text.truncate(text.floor_char_boundary(MAX_LINE_BYTES.min(text.len().saturating_sub(partial_secret))));
+        printable(text.as_bytes())
+    }
+
+    fn pass_on(&self, captured: &Mutex<Capture>, line: &[u8]) {
+        match &self.sink {
+            LineSink::Log { tool } => {
+                let lines = lock(captured).count_line();
+                if lines <= MAX_LOGGED_LINES {
+                    tracing::info!(tool, "{}", self.printable_line(line));
+                } else if lines == MAX_LOGGED_LINES + 1 {
+                    tracing::info!(
+                        tool,
+                        "program wrote more than {MAX_LOGGED_LINES} lines to stderr in one call; dropping the rest"
+                    );
+                }
+            }
+            #[cfg(feature = "mcp")]
+            LineSink::Function(function) => function(self.printable_line(line)),
+        }
+    }
 }
 
 async fn read_loop(mut pipe: ChildStderr, captured: Arc<Mutex<Capture>>, source: Arc<LogSource>) {
@@ -106,7 +148,7 @@ async fn read_loop(mut pipe: ChildStderr, captured: Arc<Mutex<Capture>>, source:
         lock(&captured).append(bytes);
         for &byte in bytes {
             if byte == b'\n' {
-                log_line(&captured, &source, &line);
+                source.pass_on(&captured, &line);
                 line.clear();
             } else if line.len() < max_buffered {
                 line.push(byte);
@@ -114,32 +156,16 @@ async fn read_loop(mut pipe: ChildStderr, captured: Arc<Mutex<Capture>>, source:
         }
     }
     if !line.is_empty() {
-        log_line(&captured, &source, &line);
-    }
-}
-
-fn log_line(captured: &Mutex<Capture>, source: &LogSource, line: &[u8]) {
-    let tool = source.tool.as_str();
-    let lines = {
-        let mut captured = lock(captured);
-        captured.logged_lines = captured.logged_lines.saturating_add(1);
-        captured.logged_lines
-    };
-    if lines <= MAX_LOGGED_LINES {
-        let mut text = source.redact(line);
-        // A line that was cut may end in the middle of a secret.
-        let partial_secret = if line.len() > MAX_LINE_BYTES { source.secrets.all.max_len() } else { 0 };
-        text.truncate(text.floor_char_boundary(MAX_LINE_BYTES.min(text.len().saturating_sub(partial_secret))));
-        tracing::info!(tool, "{}", printable(text.as_bytes()));
-    } else if lines == MAX_LOGGED_LINES + 1 {
-        tracing::info!(
-            tool,
-            "program wrote more than {MAX_LOGGED_LINES} lines to stderr in one call; dropping the rest"
-        );
+        source.pass_on(&captured, &line);
     }
 }
 
 impl Capture {
+    fn count_line(&mut self) -> u32 {
+        self.logged_lines = self.logged_lines.saturating_add(1);
+        self.logged_lines
+    }
+
     fn append(&mut self, bytes: &[u8]) {
         // A chunk is never longer than the tail, see `read_loop`.
         let excess = (self.tail.len() + bytes.len()).saturating_sub(TAIL_BYTES);
@@ -150,7 +176,7 @@ impl Capture {
 }
 
 /// Replaces control characters, which could drive a terminal.
-pub(super) fn printable(bytes: &[u8]) -> String {
+pub(crate) fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }

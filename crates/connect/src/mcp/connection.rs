@@ -1,0 +1,260 @@
+//! One live connection to an MCP server.
+//!
+//! In: an endpoint and an era. Out: what the server said about itself, pages of its tool list, results of calls, each as raw JSON
+//! text. It neither reconnects nor falls back to another era: a supervisor does that, with a new connection. Every request ends at
+//! once when the connection does, and a request that is dropped is cancelled at the server.
+
+mod handshake;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    model::{
+        CallToolRequest, CallToolRequestParams, DiscoverRequest, DiscoverRequestParams, JsonObject, ListToolsRequest,
+        PaginatedRequestParams, PingRequest, RequestMetaObject, SubscriptionFilter,
+    },
+    service::{RoleClient, RunningService, ServiceError, Subscription},
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+pub(crate) use handshake::ConnectError;
+use handshake::Handler;
+
+use super::{
+    era::Era,
+    log_ring::LogRing,
+    wire::{self, End, EndCause, JsonRpcFailure, Lifecycle, RequestError, Router, StdioSettings, UpdateSender},
+};
+use crate::command::{Command, ProgramSecrets};
+
+/// `_meta` key of the idempotency key of a call.
+const IDEMPOTENCY_KEY: &str = "dev.toolhub/idempotencyKey";
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+pub(crate) enum Endpoint {
+    /// A program that speaks on its stdin and stdout.
+    Stdio(Command),
+}
+
+/// Limits of a connection, and what the client offers to the server.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectionOptions {
+    /// For the whole handshake.
+    pub(crate) startup_timeout: Duration,
+    /// For each write that the server does not accept.
+    pub(crate) write_timeout: Duration,
+    /// Maximum size of one message, in bytes.
+    pub(crate) max_message: usize,
+    /// Whether callers can answer elicitations and sampling requests, as far as each call says so.
+    pub(crate) elicitation: bool,
+    pub(crate) sampling: bool,
+    pub(crate) roots: Vec<Root>,
+    /// Where the log lines of the server go.
+    pub(crate) logs: Arc<LogRing>,
+}
+
+/// A folder that the server may ask for.
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    pub(crate) uri: String,
+    pub(crate) name: Option<String>,
+}
+
+/// What a server says about itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PeerFacts {
+    pub(crate) era: Era,
+    pub(crate) protocol_version: String,
+    /// Name and version. Informative only: any server may claim any name.
+    pub(crate) server: Option<(String, String)>,
+    pub(crate) has_tools: bool,
+    /// Whether it reports changes of its tool list.
+    pub(crate) reports_list_changes: bool,
+    pub(crate) sends_logs: bool,
+}
+
+/// A call of a tool.
+pub(crate) struct OutgoingCall {
+    pub(crate) name: String,
+    pub(crate) arguments: JsonObject,
+    /// Trace context, `traceparent` of W3C.
+    pub(crate) traceparent: Option<String>,
+    pub(crate) idempotency_key: Option<String>,
+    /// Further members of `params`, to answer input requests of the modern era: `inputResponses`, `requestState`.
+    pub(crate) input: Option<InputAnswers>,
+    /// Where progress, log lines and questions go.
+    pub(crate) updates: UpdateSender,
+}
+
+/// Answers to the input requests of an earlier result.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InputAnswers {
+    pub(crate) responses: std::collections::BTreeMap<String, Value>,
+    pub(crate) state: Option<String>,
+}
+
+/// A live connection.
+pub(crate) struct Connection {
+    running: RunningService<RoleClient, Handler>,
+    router: Arc<Router>,
+    lifecycle: Arc<Lifecycle>,
+    secrets: Arc<ProgramSecrets>,
+    facts: PeerFacts,
+}
+
+impl Connection {
+    /// Connects, and completes the handshake of an era.
+    pub(crate) async fn open(endpoint: &Endpoint, era: Era, options: &ConnectionOptions) -> Result<Self, ConnectError> {
+        let Endpoint::Stdio(command) = endpoint;
+        let roots = options.roots.iter().map(|root| json!({"uri": root.uri, "name": root.name})).collect();
+        let settings = StdioSettings {
+            era,
+            max_message: options.max_message,
+            write_timeout: options.write_timeout,
+            roots,
+            logs: options.logs.clone(),
+        };
+        let started = wire::start(command, settings).map_err(ConnectError::Start)?;
+        let (router, lifecycle, secrets) = (started.router, started.lifecycle, started.secrets);
+        let shake = handshake::run(started.transport, era, options, &lifecycle);
+        let running = match tokio::time::timeout(options.startup_timeout, shake).await {
+            Ok(running) => running?,
+            Err(_) => return Err(ConnectError::Silent(options.startup_timeout)),
+        };
+        let facts = handshake::facts(&running, era)?;
+        Ok(Self { running, router, lifecycle, secrets, facts })
+    }
+
+    /// What the server says about itself.
+    pub(crate) fn facts(&self) -> &PeerFacts {
+        &self.facts
+    }
+
+    /// The secrets of the server's program, to be masked in results.
+    pub(crate) fn secrets(&self) -> &ProgramSecrets {
+        &self.secrets
+    }
+
+    /// One page of the tool list: the raw JSON text of the result.
+    pub(crate) async fn list_page(&self, cursor: Option<String>) -> Result<String, RequestError> {
+        let params = PaginatedRequestParams::default().with_cursor(cursor);
+        let list = ListToolsRequest { params: Some(params), ..Default::default() };
+        request::send(self, list.into(), None, None).await
+    }
+
+    #[allow(deprecated, reason = "log levels are deprecated, but servers send no log lines without one")]
+    /// Calls a tool: the raw JSON text of the result. Dropping the future cancels the call at the server.
+    pub(crate) async fn call(&self, call: OutgoingCall) -> Result<String, RequestError> {
+        let mut params = CallToolRequestParams::new(call.name).with_arguments(call.arguments);
+        if let Some(input) = call.input {
+            params.input_responses = Some(input.responses);
+            params.request_state = input.state;
+        }
+        let mut meta = RequestMetaObject::new();
+        if let Some(traceparent) = call.traceparent {
+            meta.set_traceparent(traceparent);
+        }
+        if let Some(key) = call.idempotency_key {
+            meta.insert(IDEMPOTENCY_KEY.into(), key.into());
+        }
+        if self.facts.era == Era::Modern {
+            if self.facts.sends_logs {
+                meta.set_log_level(rmcp::model::LoggingLevel::Info);
+            }
+            if !call.updates.accepts_questions() {
+                meta.set_client_capabilities(handshake::capabilities(false, false, &[]));
+            }
+        }
+        request::send(self, CallToolRequest::new(params).into(), Some(meta), Some(call.updates)).await
+    }
+
+    /// A cheap request that shows whether the server still answers.
+    pub(crate) async fn probe(&self) -> Result<(), RequestError> {
+        let probe = match self.facts.era {
+            Era::Legacy => PingRequest::default().into(),
+            Era::Modern => DiscoverRequest::new(DiscoverRequestParams {}).into(),
+        };
+        request::send(self, probe, None, None).await.map(|_| ())
+    }
+
+    /// Asks the server to report changes of its tool list. The legacy era needs no request for it.
+    pub(crate) async fn listen(&self) -> Result<ListSubscription, RequestError> {
+        if self.facts.era == Era::Legacy {
+            return Ok(ListSubscription(None));
+        }
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let subscription = tokio::select! {
+            biased;
+            end = self.lifecycle.ended() => return Err(RequestError::Lost(end)),
+            subscription = self.running.listen(filter) => subscription,
+        };
+        match subscription {
+            Ok(subscription) => Ok(ListSubscription(Some(subscription))),
+            Err(ServiceError::McpError(error)) => {
+                let failure = JsonRpcFailure { code: error.code.0, message: error.message.into(), data: error.data };
+                Err(RequestError::Refused(failure))
+            }
+            Err(ServiceError::UnexpectedResponse) => Err(RequestError::Invalid(wire::Violation::NotAMessage(
+                "the answer to `subscriptions/listen` is not as the protocol says",
+            ))),
+            Err(_) => Err(RequestError::Lost(self.end_reason())),
+        }
+    }
+
+    /// A number that changes whenever the server says that its tool list has changed. Any number of changes between two looks
+    /// count as one.
+    pub(crate) fn list_changes(&self) -> watch::Receiver<u64> {
+        self.router.list_changes()
+    }
+
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) -> Arc<End> {
+        self.lifecycle.ended().await
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lifecycle.reason().is_some()
+    }
+
+    /// How many requests wait for an answer.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.router.in_flight()
+    }
+
+    /// Closes the connection and waits until its process is gone: closed stdin, SIGTERM, SIGKILL. Dropping a connection does the
+    /// same without waiting.
+    pub(crate) async fn close(self) {
+        self.lifecycle.request_close();
+        self.lifecycle.released().await;
+    }
+
+    fn end_reason(&self) -> Arc<End> {
+        self.lifecycle.reason().unwrap_or_else(|| Arc::new(EndCause::Closed.into()))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.lifecycle.request_close();
+    }
+}
+
+/// A subscription to changes of the tool list. Dropping it ends it at the server.
+pub(crate) struct ListSubscription(Option<Subscription>);
+
+impl ListSubscription {
+    /// Waits until the server has ended the subscription, so that changes are not reported any more. Never, in the legacy era.
+    pub(crate) async fn ended(&mut self) {
+        match &mut self.0 {
+            // The router consumes the notifications.
+            Some(subscription) => while let Ok(Some(_)) = subscription.next().await {},
+            None => std::future::pending().await,
+        }
+    }
+}

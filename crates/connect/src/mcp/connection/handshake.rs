@@ -1,0 +1,162 @@
+//! The handshake of a connection, in one of the two eras.
+//!
+//! In: a transport and an era. Out: a running `rmcp` client and what the server said about itself, or a [`ConnectError`] that says
+//! whether the other era may help. Texts of `rmcp` contain whole messages and are never passed on.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    ClientHandler, ClientLifecycleMode,
+    model::{
+        ClientCapabilities, ClientConfig, ElicitationCapability, ErrorCode, FormElicitationCapability, Implementation,
+        ProtocolVersion, UrlElicitationCapability,
+    },
+    serve_client_with_lifecycle,
+    service::{ClientInitializeError, RoleClient, RunningService},
+    transport::Transport,
+};
+
+use super::{ConnectionOptions, PeerFacts, Root};
+use crate::{
+    command::{CommandError, printable},
+    mcp::{
+        era::Era,
+        wire::{End, EndCause, JsonRpcFailure, Lifecycle},
+    },
+};
+
+/// How much of a name or version of a server is shown.
+const MAX_NAME_CHARS: usize = 100;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// The program could not be started.
+    #[error(transparent)]
+    Start(CommandError),
+    /// The server answered the handshake with an error.
+    #[error("the server refused the handshake: {} (code {})", .0.message, .0.code)]
+    Refused(JsonRpcFailure),
+    /// The server speaks no protocol version that this client knows.
+    #[error("the server speaks no MCP version that toolhub knows; it offers: {}", .offered.join(", "))]
+    Version { offered: Vec<String> },
+    /// The answer to the handshake is not as the protocol says.
+    #[error("the server answered the handshake with something else than the MCP protocol says")]
+    InvalidAnswer,
+    /// The server did not complete the handshake in time.
+    #[error(
+        "the server did not complete the handshake within {0:?}; if it needs longer to start, raise `startup_timeout`"
+    )]
+    Silent(Duration),
+    /// The connection ended before the handshake was complete.
+    #[error("{0}")]
+    Ended(Arc<End>),
+}
+
+impl ConnectError {
+    /// Whether a server that was asked in the modern era may be one of the legacy era: it refused without a modern error code,
+    /// exited, did not answer, or answered something else.
+    pub(crate) fn suggests_legacy(&self) -> bool {
+        let modern = [ErrorCode::HEADER_MISMATCH, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY];
+        match self {
+            Self::Start(_) => false,
+            Self::Refused(failure) => !modern.contains(&ErrorCode(failure.code)),
+            Self::Version { offered } => offered.iter().any(|version| is_legacy(version)),
+            Self::InvalidAnswer | Self::Silent(_) | Self::Ended(_) => true,
+        }
+    }
+}
+
+fn is_legacy(version: &str) -> bool {
+    ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.has_initialize() && known.as_str() == version)
+}
+
+/// The client, as `rmcp` sees it. Messages of the server never get here.
+pub(super) struct Handler(ClientConfig);
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        self.0.clone()
+    }
+}
+
+/// What the client can do for a server.
+#[allow(deprecated, reason = "sampling and roots are deprecated in the modern era, but the legacy era has them")]
+pub(super) fn capabilities(elicitation: bool, sampling: bool, roots: &[Root]) -> ClientCapabilities {
+    let mut all = ClientCapabilities::default();
+    all.elicitation = elicitation.then(|| {
+        ElicitationCapability::new()
+            .with_form(FormElicitationCapability::new())
+            .with_url(UrlElicitationCapability::new())
+    });
+    all.sampling = sampling.then(Default::default);
+    all.roots = (!roots.is_empty()).then(Default::default);
+    all
+}
+
+pub(super) async fn run<T: Transport<RoleClient> + 'static>(
+    transport: T,
+    era: Era,
+    options: &ConnectionOptions,
+    lifecycle: &Lifecycle,
+) -> Result<RunningService<RoleClient, Handler>, ConnectError> {
+    let client = Implementation::new("toolhub", env!("CARGO_PKG_VERSION"));
+    let config = ClientConfig::new(capabilities(options.elicitation, options.sampling, &options.roots), client);
+    let (config, mode) = match era {
+        // The default is a version without `initialize`.
+        Era::Legacy => {
+            (config.with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE), ClientLifecycleMode::Initialize)
+        }
+        Era::Modern => {
+            (config, ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] })
+        }
+    };
+    let running = serve_client_with_lifecycle(Handler(config), transport, mode).await;
+    running.map_err(|error| connect_error(error, lifecycle))
+}
+
+fn connect_error(error: ClientInitializeError, lifecycle: &Lifecycle) -> ConnectError {
+    // The transport is gone by now, so `Closed` is our own doing and not the reason.
+    let end = lifecycle.reason().filter(|end| !matches!(end.cause, EndCause::Closed));
+    match (error, end) {
+        (ClientInitializeError::JsonRpcError(error), _) => ConnectError::Refused(JsonRpcFailure {
+            code: error.code.0,
+            message: error.message.into_owned(),
+            data: error.data,
+        }),
+        (ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. }, _) => ConnectError::Version {
+            offered: server_supported.iter().take(10).map(|version| clip(version.as_str())).collect(),
+        },
+        (_, Some(end)) => ConnectError::Ended(end),
+        (ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled, None) => {
+            ConnectError::Ended(Arc::new(EndCause::Closed.into()))
+        }
+        (_, None) => ConnectError::InvalidAnswer,
+    }
+}
+
+/// What the server said in the handshake.
+pub(super) fn facts(running: &RunningService<RoleClient, Handler>, era: Era) -> Result<PeerFacts, ConnectError> {
+    let info = running.peer_info().ok_or(ConnectError::InvalidAnswer)?;
+    let version = info.protocol_version.as_str();
+    // `rmcp` accepts any version.
+    let known = ProtocolVersion::KNOWN_VERSIONS
+        .iter()
+        .any(|known| known.as_str() == version && known.has_initialize() == (era == Era::Legacy));
+    if !known {
+        return Err(ConnectError::Version { offered: vec![clip(version)] });
+    }
+    let tools = info.capabilities.tools.as_ref();
+    Ok(PeerFacts {
+        era,
+        protocol_version: version.to_owned(),
+        server: info.server_info.as_ref().map(|server| (clip(&server.name), clip(&server.version))),
+        has_tools: tools.is_some(),
+        reports_list_changes: tools.is_some_and(|tools| tools.list_changed == Some(true)),
+        sends_logs: info.capabilities.logging.is_some(),
+    })
+}
+
+fn clip(text: &str) -> String {
+    printable(text.as_bytes()).chars().take(MAX_NAME_CHARS).collect()
+}

@@ -1,0 +1,23 @@
+//! Transports MCP messages, and decides what each message of a server is for.
+//!
+//! In: requests of `rmcp`, which numbers them, and bytes of a server. Out: raw answers to the callers that wait for them, updates
+//! of running calls, and the few messages that `rmcp` itself needs. `message` parses, `pending` judges ids, `router` decides,
+//! `stdio` moves the bytes. Nothing here knows tools or results.
+
+mod exchange;
+mod lifecycle;
+mod message;
+mod outbox;
+mod pending;
+mod question;
+mod router;
+mod stdio;
+mod updates;
+
+pub(crate) use exchange::{Exchange, RequestError, Unsent};
+pub(crate) use lifecycle::{End, EndCause, Lifecycle};
+pub(crate) use message::{JsonRpcFailure, Violation};
+pub(crate) use question::{Question, QuestionKind};
+pub(crate) use router::Router;
+pub(crate) use stdio::{StdioConnection, StdioSettings, StdioTransport, start};
+pub(crate) use updates::{Update, UpdateReceiver, UpdateSender, updates};

@@ -1,0 +1,89 @@
+//! One request, from the view of its caller: was it sent, and what is its answer.
+//!
+//! In: the request, which carries the [`Exchange`] through `rmcp` without serializing it. Out: the raw answer, directly from the
+//! task that read it: `rmcp` would read it into types that lose what they do not know.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::oneshot;
+
+use super::{
+    lifecycle::End,
+    message::{JsonRpcFailure, Violation},
+    updates::UpdateSender,
+};
+
+/// The raw JSON text of a result, or why there is none.
+pub(crate) type RawAnswer = Result<String, RequestError>;
+
+/// Why a request has no result.
+#[derive(Debug, Clone)]
+pub(crate) enum RequestError {
+    /// Nothing of it was sent.
+    NotSent(Unsent),
+    /// It was sent, at least in part, and the connection ended before its answer.
+    Lost(Arc<End>),
+    /// The server answered with an error.
+    Refused(JsonRpcFailure),
+    /// The answer violates the protocol; the connection goes on.
+    Invalid(Violation),
+}
+
+/// Why a request was not sent.
+#[derive(Debug, Clone)]
+pub(crate) enum Unsent {
+    /// The connection has ended.
+    Ended(Arc<End>),
+    /// Too many bytes wait to be written already.
+    QueueFull,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone)]
+pub(crate) struct Exchange(Arc<Inner>);
+
+struct Inner {
+    answer: Mutex<Option<oneshot::Sender<RawAnswer>>>,
+    sent: AtomicBool,
+    /// Only calls have updates.
+    updates: Option<UpdateSender>,
+}
+
+impl Exchange {
+    /// A request, and where its answer will arrive. `updates`: of a call.
+    pub(crate) fn new(updates: Option<UpdateSender>) -> (Self, oneshot::Receiver<RawAnswer>) {
+        let (sender, receiver) = oneshot::channel();
+        let inner = Inner { answer: Mutex::new(Some(sender)), sent: AtomicBool::new(false), updates };
+        (Self(Arc::new(inner)), receiver)
+    }
+
+    /// Completes the request. Only the first answer counts.
+    pub(crate) fn complete(&self, answer: RawAnswer) {
+        if let Some(sender) = self.0.answer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // Fails if the caller is gone.
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// The first bytes have been sent.
+    pub(crate) fn mark_sent(&self) {
+        self.0.sent.store(true, Ordering::Release);
+    }
+
+    /// The error of a request whose connection has ended.
+    pub(crate) fn lost(&self, end: Arc<End>) -> RequestError {
+        if self.0.sent.load(Ordering::Acquire) {
+            RequestError::Lost(end)
+        } else {
+            RequestError::NotSent(Unsent::Ended(end))
+        }
+    }
+
+    /// Where updates of the call go; `None` if it is no call.
+    pub(crate) fn updates(&self) -> Option<&UpdateSender> {
+        self.0.updates.as_ref()
+    }
+}

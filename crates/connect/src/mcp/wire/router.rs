@@ -1,0 +1,372 @@
+//! Decides what each message of a server is for.
+//!
+//! In: the requests that are sent, and the text of each message received. Out: answers to the exchanges that wait for them, updates
+//! to the calls they belong to, replies to requests of the server, and the few messages that `rmcp` itself needs. Nothing here
+//! waits, and nothing grows with the number of messages.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData, GetExtensions,
+    GetMeta, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult,
+};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    exchange::{Exchange, RequestError},
+    message::{self, Incoming, JsonRpcFailure, Violation, number},
+    pending::{InFlight, PendingRequests},
+    question::{self, Question, QuestionKind},
+    updates::{Update, UpdateSender},
+};
+use crate::{
+    command::{ProgramSecrets, printable},
+    mcp::{era::Era, log_ring::LogRing},
+};
+
+/// Maximum size of the messages that `rmcp` reads, which takes many times their size in memory.
+const MAX_TYPED_BYTES: usize = 512 * 1024;
+/// Maximum size of the parameters of a notification, and of a question.
+const MAX_PARAMS_BYTES: usize = 256 * 1024;
+/// How much of a text of a notification is kept.
+const MAX_TEXT_CHARS: usize = 1_000;
+/// How many questions of a server may be open.
+const MAX_OPEN_QUESTIONS: usize = 16;
+/// For so long after a call was cancelled, a question may still belong to that call.
+const CANCELLED_CALL_ASKS: Duration = Duration::from_secs(60);
+/// JSON-RPC error code of a reply: the client cannot handle the request.
+const INTERNAL_ERROR: i32 = -32603;
+
+/// What a router needs to know of its connection.
+pub(crate) struct RouterSettings {
+    pub(crate) era: Era,
+    /// The roots to report, as in the protocol: objects with `uri` and `name`.
+    pub(crate) roots: Vec<Value>,
+    pub(crate) logs: Arc<LogRing>,
+    pub(crate) secrets: Arc<ProgramSecrets>,
+}
+
+/// Sends the reply to a request of the server.
+pub(crate) type ReplySink = Box<dyn Fn(String) -> Result<(), Violation> + Send + Sync>;
+
+/// Where a message of a server arrived.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin {
+    /// On the pipe that all requests share.
+    Pipe,
+}
+
+pub(crate) struct Router {
+    settings: RouterSettings,
+    replies: ReplySink,
+    list_changes: watch::Sender<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    pending: PendingRequests,
+    open_questions: HashSet<RequestId>,
+    last_cancelled_call: Option<Instant>,
+}
+
+impl Router {
+    pub(crate) fn new(settings: RouterSettings, replies: ReplySink) -> Arc<Self> {
+        Arc::new(Self { settings, replies, list_changes: watch::Sender::new(0), state: Mutex::default() })
+    }
+
+    /// A number that changes whenever the server says that its list of tools has changed.
+    pub(crate) fn list_changes(&self) -> watch::Receiver<u64> {
+        self.list_changes.subscribe()
+    }
+
+    /// How many requests wait for an answer.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.lock().pending.len()
+    }
+
+    /// Registers a message before it is sent. Returns the exchange of a request.
+    pub(crate) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<(i64, Option<Exchange>)> {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                let id = number(&request.id)?;
+                let exchange = request.request.extensions().get::<Exchange>().cloned();
+                let token = request.request.get_meta().get_progress_token().and_then(|token| number(&token.0));
+                let is_listen = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
+                self.lock().pending.insert(id, InFlight { exchange: exchange.clone(), token, is_listen });
+                Some((id, exchange))
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = cancelled.params.request_id.as_ref().and_then(number)
+                {
+                    self.lock().cancel(id);
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// A registered request could not be sent.
+    pub(crate) fn not_sent(&self, id: i64) {
+        self.lock().pending.remove(id);
+    }
+
+    /// Handles a message of the server. Returns what `rmcp` has to see of it.
+    pub(crate) fn incoming(
+        self: &Arc<Self>,
+        text: &str,
+        origin: Origin,
+    ) -> Result<Option<ServerJsonRpcMessage>, Violation> {
+        match message::parse(text)? {
+            Incoming::Answer { id, result } => {
+                let request = self.lock().pending.take_answered(&id)?;
+                request.map(|request| answered(request, result, text)).transpose()
+            }
+            Incoming::Failure { id, failure } => {
+                let request = match id {
+                    Some(id) => self.lock().pending.take_answered(&id)?,
+                    None => self.lock().pending.take_only()?,
+                };
+                Ok(request.map(|request| refused(request, failure)))
+            }
+            Incoming::Request { id, method, params } => self.asked(id, &method, params, origin).map(|()| None),
+            Incoming::Notification { method, params } => self.notified(&method, params, text),
+        }
+    }
+
+    /// Sends the reply to a question, once.
+    pub(super) fn reply(&self, id: &RequestId, text: String) {
+        if self.lock().open_questions.remove(id) {
+            // A server that does not read its input is noticed by the writer.
+            let _ = (self.replies)(text);
+        }
+    }
+
+    fn asked(
+        self: &Arc<Self>,
+        id: RequestId,
+        method: &str,
+        params: Option<&RawValue>,
+        origin: Origin,
+    ) -> Result<(), Violation> {
+        let kind = match method {
+            "ping" => return (self.replies)(question::result_reply(&id, &json!({}))),
+            "roots/list" if !self.settings.roots.is_empty() => {
+                return (self.replies)(question::result_reply(&id, &json!({"roots": self.settings.roots})));
+            }
+            "elicitation/create" if self.settings.era == Era::Legacy => QuestionKind::Elicitation,
+            "sampling/createMessage" if self.settings.era == Era::Legacy => QuestionKind::Sampling,
+            _ => return (self.replies)(question::unknown_method(&id)),
+        };
+        let params = params.map_or("{}", RawValue::get);
+        let call = {
+            let mut state = self.lock();
+            if state.open_questions.contains(&id) {
+                return Err(Violation::RequestIdInUse);
+            }
+            if state.open_questions.len() >= MAX_OPEN_QUESTIONS || params.len() > MAX_PARAMS_BYTES {
+                drop(state);
+                let text = "too many open requests, or the request is too large";
+                return (self.replies)(question::error_reply(&id, INTERNAL_ERROR, text));
+            }
+            let call =
+                state.asking_call(origin).filter(|call| call.updates().is_some_and(UpdateSender::accepts_questions));
+            if call.is_some() {
+                state.open_questions.insert(id.clone());
+            }
+            call
+        };
+        let Some(updates) = call.as_ref().and_then(Exchange::updates) else {
+            return (self.replies)(question::declined(kind, &id));
+        };
+        // Not under the lock: a question that is dropped at once replies.
+        updates.push(Update::Question(Question::new(kind, params.to_owned(), id, self)));
+        Ok(())
+    }
+
+    fn notified(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        text: &str,
+    ) -> Result<Option<ServerJsonRpcMessage>, Violation> {
+        let params = params.map(RawValue::get).filter(|params| params.len() <= MAX_PARAMS_BYTES);
+        match method {
+            "notifications/progress" => {
+                if let Some(progress) = read::<Progress>(params) {
+                    self.progressed(progress);
+                }
+            }
+            "notifications/message" => {
+                if let Some(message) = read::<LogMessage<'_>>(params) {
+                    self.logged(&message);
+                }
+            }
+            "notifications/tools/list_changed" => self.list_changes.send_modify(|changes| *changes += 1),
+            "notifications/subscriptions/acknowledged" => {
+                let listens = read::<Acknowledged>(params).and_then(|ack| number(&ack.meta.subscription_id));
+                if listens.is_some_and(|id| self.lock().pending.get(id).is_some_and(|request| request.is_listen)) {
+                    return typed(text).map(Some);
+                }
+            }
+            "notifications/cancelled" => {
+                if let Some(cancelled) = read::<Cancelled>(params) {
+                    return self.cancelled_by_server(&cancelled.request_id, text);
+                }
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn progressed(&self, progress: Progress) {
+        let call =
+            number(&progress.progress_token).and_then(|token| self.lock().pending.by_token(token)?.exchange.clone());
+        if let Some(updates) = call.as_ref().and_then(Exchange::updates) {
+            let message = progress.message.map(|text| self.settings.secrets.named.text(clip(&text)).into_owned());
+            updates.push(Update::Progress { done: progress.progress, total: progress.total, message });
+        }
+    }
+
+    fn logged(&self, message: &LogMessage<'_>) {
+        let data = message.data.map_or("", RawValue::get);
+        let text = serde_json::from_str::<String>(data).unwrap_or_else(|_| data.to_owned());
+        let (text, level) = (clip(&text), clip(&message.level));
+        let logger = message.logger.as_deref().map(|logger| format!(" {}", clip(logger))).unwrap_or_default();
+        let secrets = &self.settings.secrets;
+        self.settings.logs.push(secrets.all.text(format!("[{level}{logger}] {text}")).into_owned());
+        // On a pipe a log message names no request.
+        let call = self.lock().pending.only_call().cloned();
+        if let Some(updates) = call.as_ref().and_then(Exchange::updates) {
+            updates.push(Update::Log { level, text: secrets.named.text(text).into_owned() });
+        }
+    }
+
+    /// The server ends a subscription, or withdraws a question.
+    fn cancelled_by_server(&self, id: &RequestId, text: &str) -> Result<Option<ServerJsonRpcMessage>, Violation> {
+        let mut state = self.lock();
+        let listens = number(id).filter(|id| state.pending.get(*id).is_some_and(|request| request.is_listen));
+        if let Some(id) = listens.filter(|_| self.settings.era == Era::Modern) {
+            state.cancel(id);
+            return typed(text).map(Some);
+        }
+        state.open_questions.remove(id);
+        Ok(None)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn cancel(&mut self, id: i64) {
+        let request = self.pending.cancel(id);
+        if request.and_then(|request| request.exchange).is_some_and(|exchange| exchange.updates().is_some()) {
+            self.last_cancelled_call = Some(Instant::now());
+        }
+    }
+
+    /// The call that a question belongs to, if that is certain.
+    fn asking_call(&self, origin: Origin) -> Option<Exchange> {
+        match origin {
+            // A question on a pipe names no request. It may also belong to a call that was cancelled, which the server may not
+            // have stopped yet.
+            Origin::Pipe => {
+                let cancelled = self.last_cancelled_call.is_some_and(|at| at.elapsed() < CANCELLED_CALL_ASKS);
+                self.pending.only_call().filter(|_| !cancelled).cloned()
+            }
+        }
+    }
+}
+
+fn answered((id, request): (i64, InFlight), result: &RawValue, text: &str) -> Result<ServerJsonRpcMessage, Violation> {
+    match request.exchange {
+        Some(exchange) => {
+            exchange.complete(Ok(result.get().to_owned()));
+            Ok(placeholder(id))
+        }
+        None => typed(text),
+    }
+}
+
+fn refused((id, request): (i64, InFlight), failure: JsonRpcFailure) -> ServerJsonRpcMessage {
+    match request.exchange {
+        Some(exchange) => {
+            exchange.complete(Err(RequestError::Refused(failure)));
+            placeholder(id)
+        }
+        None => {
+            let error = ErrorData::new(ErrorCode(failure.code), failure.message, failure.data);
+            JsonRpcMessage::error(error, Some(RequestId::Number(id)))
+        }
+    }
+}
+
+/// Makes `rmcp` forget a request whose answer went directly to its caller.
+fn placeholder(id: i64) -> ServerJsonRpcMessage {
+    let nothing = ServerResult::CustomResult(CustomResult(Value::Null));
+    JsonRpcMessage::response(nothing, RequestId::Number(id))
+}
+
+/// A message as `rmcp` reads it.
+fn typed(text: &str) -> Result<ServerJsonRpcMessage, Violation> {
+    if text.len() > MAX_TYPED_BYTES {
+        return Err(Violation::TooLong { limit: MAX_TYPED_BYTES });
+    }
+    serde_json::from_str(text).map_err(|_| Violation::NotAMessage("its members have the wrong type"))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress {
+    progress_token: RequestId,
+    progress: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct LogMessage<'a> {
+    level: String,
+    logger: Option<String>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Acknowledged {
+    #[serde(rename = "_meta")]
+    meta: AcknowledgedMeta,
+}
+
+#[derive(Deserialize)]
+struct AcknowledgedMeta {
+    #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+    subscription_id: RequestId,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Cancelled {
+    request_id: RequestId,
+}
+
+/// The parameters of a notification; `None` if they are not as the protocol says, since a notification has no answer.
+fn read<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Option<T> {
+    serde_json::from_str(params?).ok()
+}
+
+/// The beginning of a text, without control characters.
+fn clip(text: &str) -> String {
+    let end = text.char_indices().nth(MAX_TEXT_CHARS).map_or(text.len(), |(end, _)| end);
+    printable(&text.as_bytes()[..end])
+}

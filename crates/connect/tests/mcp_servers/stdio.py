@@ -1,0 +1,179 @@
+"""An MCP server over stdio for tests, of both eras. Its arguments and the names of its tools select what it does wrong."""
+
+import json
+import os
+import subprocess
+import sys
+
+flags = set(sys.argv[1:])
+cancelled = []
+questions = {}  # id of a question -> id of the call that asks
+answers = []
+
+
+def write(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def send(**message):
+    write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+
+
+def text(id, value):
+    value = value if isinstance(value, str) else json.dumps(value)
+    send(id=id, result={"content": [{"type": "text", "text": value}]})
+
+
+def notify(method, **params):
+    send(method="notifications/" + method, params=params)
+
+
+def ask(id, method, params):
+    question = f"q{len(questions)}"
+    questions[question] = id
+    send(id=question, method=method, params=params)
+
+
+FORM = {"message": "Which city?", "requestedSchema": {"type": "object", "properties": {"city": {"type": "object"}}}}
+
+
+def call(id, params):
+    name, arguments, meta = params["name"], params.get("arguments", {}), params.get("_meta", {})
+    token = meta.get("progressToken")
+    if name == "echo":
+        text(id, {"arguments": arguments, "meta": meta})
+    elif name == "odd":
+        write('{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"video","x":1.10}],"extra":"kept"}}\n' % id)
+    elif name == "work":
+        for step in range(1, 4):
+            notify("progress", progressToken=token, progress=step, total=3, message=f"step {step}")
+        notify("message", level="info", logger="worker", data="log line with " + os.environ.get("API_TOKEN", "nothing"))
+        notify("progress", progressToken=9999, progress=1)
+        text(id, "done")
+    elif name == "flood":
+        for number in range(arguments["count"]):
+            notify("message", level="info", data=number)
+            notify("progress", progressToken=token, progress=number)
+            notify("tools/list_changed")
+        text(id, "flooded")
+    elif name == "hang":
+        sys.stderr.write("hanging\n")
+    elif name == "report":
+        text(id, {"cancelled": cancelled, "answers": answers})
+    elif name == "late":
+        for other in cancelled:
+            text(other, "late")
+        text(id, "in time")
+    elif name == "fail":
+        send(id=id, error={"code": arguments["code"], "message": "it failed", "data": {"why": 1}})
+    elif name == "fail_without_id":
+        send(id=None, error={"code": -32603, "message": "it failed"})
+    elif name == "elicit":
+        ask(id, "elicitation/create", FORM)
+    elif name == "sample":
+        ask(id, "sampling/createMessage", {"messages": [], "maxTokens": 1})
+    elif name == "roots":
+        ask(id, "roots/list", {})
+    elif name == "ping":
+        ask(id, "ping", {})
+    elif name == "pid":
+        text(id, str(os.getpid()))
+    elif name == "environment":
+        text(id, sorted(os.environ))
+    elif name == "ask_forever":
+        for number in range(arguments["count"]):
+            send(id=number, method="ping")
+    elif name == "stop_reading":
+        sys.stderr.write("not reading\n")
+        subprocess.run(["sleep", "600"])
+    elif name == "close_stdin":
+        os.close(0)
+        subprocess.run(["sleep", "600"])
+    # Violations.
+    elif name == "exit":
+        sys.stderr.write("fatal: out of tea\n")
+        sys.exit(3)
+    elif name == "answer_and_exit":
+        text(id, "bye")
+        sys.exit(0)
+    elif name == "junk":
+        write("Listening on port 80\n")
+    elif name == "bytes":
+        os.write(1, b"\xff\xfe\n")
+    elif name == "half":
+        write('{"jsonrpc":"2.0","id":1,"resu')
+        sys.exit(0)
+    elif name == "both":
+        send(id=id, result={}, error={"code": 1, "message": "x"})
+    elif name == "twice":
+        text(id, "first")
+        text(id, "second")
+    elif name == "wrong_id":
+        text(4711, "wrong")
+    elif name == "text_id":
+        text(str(id), "text id")
+    elif name == "huge":
+        chunk = "x" * 65536
+        write('{"jsonrpc":"2.0","id":%d,"result":"' % id)
+        for _ in range(arguments["mebibytes"] * 16):
+            write(chunk)
+        write('"}\n')
+    elif name == "same_question":
+        ask(id, "elicitation/create", FORM)
+        send(id="q0", method="elicitation/create", params=FORM)
+    else:
+        send(id=id, error={"code": -32602, "message": "unknown tool"})
+
+
+def handle(message):
+    id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+    if method is None:
+        answers.append(message.get("result", message.get("error")))
+        if id in questions:
+            text(questions.pop(id), answers[-1])
+    elif method == "initialize":
+        if "refuse-initialize" in flags:
+            return send(id=id, error={"code": -32601, "message": "no"})
+        version = next((flag[8:] for flag in flags if flag.startswith("version=")), "2025-11-25")
+        capabilities = {"tools": {"listChanged": True}, "logging": {}}
+        send(id=id, result={"protocolVersion": version, "capabilities": capabilities, "serverInfo": {"name": "test", "version": "1"}})
+    elif method == "server/discover":
+        if "exit-on-discover" in flags:
+            sys.exit(1)
+        if "legacy" in flags:
+            return send(id=id, error={"code": -32601, "message": "Method not found"})
+        result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}, "logging": {}}}
+        info = {"io.modelcontextprotocol/serverInfo": {"name": "test", "version": "2"}}
+        send(id=id, result={**result, "ttlMs": 0, "cacheScope": "private", "_meta": info})
+    elif method == "tools/list":
+        page = int(params.get("cursor") or 0)
+        following = {} if page == 2 else {"nextCursor": str(page + 1)}
+        send(id=id, result={"tools": [{"name": f"tool{page}", "odd": True}], **following, "_meta": {}})
+    elif method == "subscriptions/listen":
+        subscription = {"io.modelcontextprotocol/subscriptionId": id}
+        notify("subscriptions/acknowledged", _meta=subscription, notifications=params["notifications"])
+        for _ in range(200):
+            notify("tools/list_changed", _meta=subscription)
+        if "end-subscription" in flags:
+            send(id=id, result={"resultType": "complete", "_meta": subscription})
+    elif method == "notifications/cancelled":
+        cancelled.append(params["requestId"])
+    elif method == "tools/call":
+        call(id, params)
+    elif method == "ping":
+        send(id=id, result={})
+
+
+if "banner" in flags:
+    write("Welcome to the test server\n")
+if "exit" in flags:
+    sys.stderr.write("cannot start: no licence\n")
+    sys.exit(7)
+if "blank-lines" in flags:
+    write("\n  \n")
+for line in sys.stdin:
+    if "silent" not in flags:
+        handle(json.loads(line))
+if "stay" in flags:
+    subprocess.run(["sleep", "600"])
