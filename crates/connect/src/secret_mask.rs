@@ -99,10 +99,8 @@ impl SecretMask {
     /// Masks the secrets in the output and the texts of a reply.
     pub(crate) fn reply(&self, mut reply: Reply) -> Reply {
         self.value(&mut reply.output);
-        for piece in &mut reply.content {
-            if let Content::Text { text } = piece
-                && let Cow::Owned(masked) = self.text(text.as_str())
-            {
+        for text in reply.content.iter_mut().flat_map(Content::texts_mut) {
+            if let Cow::Owned(masked) = self.text(text.as_str()) {
                 *text = masked;
             }
         }

@@ -13,12 +13,14 @@ use toolhub_storage::backend::{
     Write,
 };
 use toolhub_types::{
-    content::Content,
+    content::{Content, UNKNOWN_TYPE},
     ids::{ArtifactId, Tenant},
     timestamp::Timestamp,
 };
 
 const ARTIFACT_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+/// It is part of the row's id.
+const MAX_MIME_TYPE_LEN: usize = 100;
 
 /// Content that was too long for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl ArtifactClass {
     }
 }
 
-/// Stores an artifact; `None` when the store fails.
+/// Stores an artifact; `None` when the store fails. A MIME type that is none becomes `application/octet-stream`.
 pub(crate) async fn save(
     store: &dyn Backend,
     (tenant, class): (&Tenant, ArtifactClass),
@@ -54,6 +56,8 @@ pub(crate) async fn save(
     bytes: Vec<u8>,
     now: Timestamp,
 ) -> Option<Content> {
+    let is_mime_type = mime_type.contains('/') && mime_type.len() <= MAX_MIME_TYPE_LEN;
+    let mime_type = if is_mime_type { mime_type } else { UNKNOWN_TYPE };
     let id = ArtifactId::mint();
     let size = bytes.len();
     let write = Write {

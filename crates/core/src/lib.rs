@@ -78,7 +78,7 @@ pub use toolhub_state::{
 pub use toolhub_schema::{export, schema, suggest};
 pub use toolhub_storage::{backend::StoreStats, clock, latency::Latency};
 pub use toolhub_types::{
-    content::Content,
+    content::{Content, EmbeddedResource, ResourceContents, ResourceLink},
     effect::Effect,
     error::{CallError, CountsAsFailure, Detail, ErrorKind, ErrorRow, FailureScope, ToolError},
     ids, millis,

@@ -25,14 +25,11 @@ pub(crate) fn shorten_text(text: &mut String) {
     }
 }
 
-/// Truncates the texts of content, and leaves out long images and sounds.
+/// Truncates the texts of content, and leaves out long binary blocks.
 pub(crate) fn shorten_content(content: &mut Vec<Content>) {
-    content.retain_mut(|piece| match piece {
-        Content::Text { text } => {
-            shorten_text(text);
-            true
-        }
-        piece => piece.text_bytes() <= MAX_MEMBER_BYTES,
+    content.retain_mut(|piece| {
+        piece.texts_mut().into_iter().for_each(shorten_text);
+        piece.model_text().is_some() || piece.text_bytes() <= MAX_MEMBER_BYTES
     });
 }
 

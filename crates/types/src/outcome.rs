@@ -199,17 +199,30 @@ impl Outcome {
     }
 
     fn output_text(&self) -> Cow<'_, str> {
-        let texts: Vec<&str> = self
-            .content
-            .iter()
-            .filter_map(|content| if let Content::Text { text } = content { Some(text.as_str()) } else { None })
-            .collect();
-        match (texts.as_slice(), &self.output) {
-            ([one], _) => Cow::Borrowed(one),
-            ([], Value::String(text)) => Cow::Borrowed(text),
-            ([], Value::Null) => Cow::Borrowed("done"),
-            ([], output) => Cow::Owned(output.to_string()),
-            (many, _) => Cow::Owned(many.join("\n")),
+        let mut texts: Vec<Cow<'_, str>> = self.content.iter().filter_map(Content::model_text).collect();
+        let unread = self.unread_blocks();
+        if texts.is_empty() {
+            match &self.output {
+                Value::Null if unread.is_some() => {}
+                Value::Null => return Cow::Borrowed("done"),
+                Value::String(text) => texts.push(Cow::Borrowed(text)),
+                output => texts.push(Cow::Owned(output.to_string())),
+            }
         }
+        texts.extend(unread.map(Cow::Owned));
+        if texts.len() > 1 { Cow::Owned(texts.join("\n")) } else { texts.pop().unwrap_or_default() }
+    }
+
+    /// Names the blocks that no model gets: sounds and bytes of resources.
+    fn unread_blocks(&self) -> Option<String> {
+        const MAX_LABELS: usize = 5;
+        let is_unread = |block: &&Content| !matches!(block, Content::Image { .. });
+        let mut blocks = self.content.iter().filter(is_unread);
+        let labels: Vec<String> = blocks.by_ref().filter_map(Content::binary_label).take(MAX_LABELS).collect();
+        let more = match blocks.filter(|block| block.binary().is_some()).count() {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        (!labels.is_empty()).then(|| format!("[not shown: {}{more}]", labels.join(", ")))
     }
 }

@@ -35,7 +35,7 @@ pub struct Policy {
     pub idle_timeout: Option<Duration>,
     /// Maximum number of characters of text shown to a model.
     pub text_limit: Option<usize>,
-    /// Maximum size of structured output, in bytes.
+    /// Maximum size of structured output, and of binary content in base64, in bytes.
     pub output_limit: Option<usize>,
     /// How a failed call is retried if repeating it is safe.
     pub retry: Option<Retry>,
@@ -75,7 +75,7 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
     /// Maximum number of characters of text shown to a model; the rest is stored as an artifact.
     pub text: usize,
-    /// Maximum size of structured output, in bytes; a larger one is stored as an artifact.
+    /// Maximum size of structured output, and of binary content in base64, in bytes; a larger one is stored as an artifact.
     pub output: usize,
     /// How a failed call is retried if repeating it is safe.
     pub retry: Retry,

@@ -164,13 +164,10 @@ pub(crate) fn decode_text(headers: &HeaderMap, body: &[u8]) -> String {
 
 /// Stores bytes as an artifact; the model is shown a reference to it.
 async fn store_artifact(call: &CallContext, headers: &HeaderMap, body: Vec<u8>) -> Result<Reply, RequestError> {
-    let kind = Some(content_type(headers).0).filter(|kind| kind.contains('/') && kind.len() <= 100);
-    let kind = kind.unwrap_or_else(|| "application/octet-stream".into());
-    let bytes = body.len();
     let failed = || tool_error(ToolError::new("The response could not be stored.").uncounted().effect(Effect::Done));
-    let artifact = call.store_artifact(&kind, body).await.ok_or_else(failed)?;
-    let Content::Artifact { id, .. } = &artifact else { return Err(failed()) };
-    let output = serde_json::json!({"artifactId": id, "mimeType": kind, "bytes": bytes});
+    let artifact = call.store_artifact(&content_type(headers).0, body).await.ok_or_else(failed)?;
+    let Content::Artifact { id, mime_type, bytes } = &artifact else { return Err(failed()) };
+    let output = serde_json::json!({"artifactId": id, "mimeType": mime_type, "bytes": bytes});
     Ok(Reply { content: vec![Content::text(output.to_string()), artifact], output })
 }
 

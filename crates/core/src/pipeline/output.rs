@@ -1,8 +1,15 @@
 //! Stage 13: limits the size of a tool's output.
 //!
-//! In: the reply and the tool's limits. Out: the reply, with text and structured output truncated to the limits. The
-//! full version is saved as an artifact, and a note in the text names it.
+//! In: the reply and the tool's limits. Out: the reply, with text and structured output truncated to the limits, and without
+//! binary content beyond them. The full version is saved as an artifact, and a note in the text names it.
 
+use std::borrow::Cow;
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use futures_core::future::BoxFuture;
 use serde_json::Value;
 
@@ -10,6 +17,7 @@ use super::Done;
 use crate::{
     artifact,
     execution::{CallEnvelope, Reply},
+    offload,
     services::Services,
 };
 use toolhub_schema::schema;
@@ -35,19 +43,30 @@ struct OversizedOutput {
     text: Option<String>,
     /// The structured output as JSON, if that is too long.
     output: Option<String>,
+    /// Whether the binary blocks are too long together.
+    binary: bool,
 }
 
 fn find_oversized(reply: &Reply, limits: &Limits) -> Option<OversizedOutput> {
     // The usual reply is small, and that check must be cheap: it serializes nothing.
     let bound = json_bound(&reply.output);
-    let texts: usize = reply.content.iter().map(|piece| text_of(piece).map_or(0, str::len)).sum();
+    let (mut texts, mut binary) = (0, 0);
+    for block in &reply.content {
+        texts += block.model_text().map_or(0, |text| text.len());
+        binary += block.binary().map_or(0, |(data, _)| data.len());
+    }
     let shallow = schema::is_depth_within(&reply.output, MAX_DEPTH);
-    if shallow && bound <= limits.output && bound.max(texts) <= limits.text {
+    let is_binary_oversized = binary > limits.output;
+    if shallow && !is_binary_oversized && bound <= limits.output && bound.max(texts) <= limits.text {
         return None;
     }
     let output = Some(reply.output.to_string()).filter(|json| !shallow || json.len() > limits.output);
     let text = Some(model_text(reply)).filter(|text| text.chars().count() > limits.text);
-    (text.is_some() || output.is_some()).then_some(OversizedOutput { text, output })
+    (text.is_some() || output.is_some() || is_binary_oversized).then_some(OversizedOutput {
+        text,
+        output,
+        binary: is_binary_oversized,
+    })
 }
 
 async fn truncate(services: &Services, envelope: &CallEnvelope, reply: &mut Reply, oversized: OversizedOutput) {
@@ -63,7 +82,7 @@ async fn truncate(services: &Services, envelope: &CallEnvelope, reply: &mut Repl
         let more = format!("{} more characters", text.chars().count() - limit);
         let (artifact, note) =
             artifact_note(save(if share_artifact { JSON } else { "text/plain" }, text).await, &more, "the whole text");
-        let others = reply.content.drain(..).filter(|piece| text_of(piece).is_none());
+        let others = reply.content.drain(..).filter(|piece| piece.model_text().is_none());
         reply.content = std::iter::once(Content::text(head + &note)).chain(others).chain(artifact).collect();
     }
     if let Some(json) = oversized.output {
@@ -76,6 +95,43 @@ async fn truncate(services: &Services, envelope: &CallEnvelope, reply: &mut Repl
             reply.content.push(Content::text(note.trim_start()));
             reply.content.extend(artifact);
         }
+    }
+    if oversized.binary {
+        move_binary(services, envelope, reply).await;
+    }
+}
+
+/// Saves the binary blocks that do not fit into the limit, in order.
+async fn move_binary(services: &Services, envelope: &CallEnvelope, reply: &mut Reply) {
+    // The model reads the output as a block of its own, as before there were notes.
+    if reply.content.iter().all(|block| block.model_text().is_none()) && !reply.output.is_null() {
+        reply.content.insert(0, as_content(&reply.output));
+    }
+    let owner = (&envelope.call.tenant, envelope.artifact_class());
+    let mut rest = envelope.tool.limits.output;
+    for block in std::mem::take(&mut reply.content) {
+        let size = block.binary().map_or(0, |(data, _)| data.len());
+        if let Some(left) = rest.checked_sub(size) {
+            rest = left;
+            reply.content.push(block);
+            continue;
+        }
+        let label = block.binary_label().unwrap_or_default();
+        let (mime_type, bytes) = offload::run(size, move || decode(&block)).await;
+        let saved = artifact::save(&*services.store, owner, &mime_type, bytes, services.clock.now()).await;
+        let (artifact, note) = artifact_note(saved, &format!("{label} is too large"), "it");
+        reply.content.push(Content::text(note.trim_start()));
+        reply.content.extend(artifact);
+    }
+}
+
+/// The bytes of a binary block and their type; data that is not base64 stays text.
+fn decode(block: &Content) -> (String, Vec<u8>) {
+    let (data, mime_type) = block.binary().unwrap_or_default();
+    let padding = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    match GeneralPurpose::new(&STANDARD, padding).decode(data) {
+        Ok(bytes) => (mime_type.to_owned(), bytes),
+        Err(_) => ("text/plain".to_owned(), data.as_bytes().to_vec()),
     }
 }
 
@@ -94,16 +150,12 @@ fn artifact_note(artifact: Option<Content>, what: &str, whole: &str) -> (Option<
 
 /// All text the model would see.
 fn model_text(reply: &Reply) -> String {
-    let texts: Vec<&str> = reply.content.iter().filter_map(text_of).collect();
+    let texts: Vec<Cow<'_, str>> = reply.content.iter().filter_map(Content::model_text).collect();
     match (texts.is_empty(), &reply.output) {
         (false, _) => texts.join("\n"),
         (true, Value::String(text)) => text.clone(),
         (true, output) => output.to_string(),
     }
-}
-
-fn text_of(piece: &Content) -> Option<&str> {
-    if let Content::Text { text } = piece { Some(text) } else { None }
 }
 
 /// Adds content pieces; the first one keeps the output visible as a piece of its own.

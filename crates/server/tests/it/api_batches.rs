@@ -1,8 +1,12 @@
 //! Batches: a model's calls in, the tool messages out.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
 
-use crate::support_api::{ApiFixture, api_fixture};
+use serde_json::{Value, json};
+use toolhub_core::{CallContext, Content, NoArguments, ToolError, ToolHub, backend::Memory, tool};
+use toolhub_server::Server;
+
+use crate::support_api::{ApiFixture, api_fixture, send, settings};
 
 async fn send_openai(api: &ApiFixture, calls: Value) -> Vec<Value> {
     let reply = api.post("/api/v1/threads/t1/batches?format=openai", calls).await.expect_status(200);
@@ -261,4 +265,30 @@ async fn what_is_no_message_is_refused_whole() {
     let too_many: Vec<Value> = (0..129).map(|_| function_call("c", "add", "{}")).collect();
     api.post(path, too_many.into()).await.expect_problem(422, "invalid_request");
     assert_eq!(send_openai(&api, json!([])).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn blocks_that_are_not_text_are_part_of_mcp_results() {
+    async fn report(_: NoArguments, cx: CallContext) -> Result<&'static str, ToolError> {
+        let blocks = json!([
+            {"type": "resource_link", "uri": "file:///a.csv", "name": "a.csv"},
+            {"type": "resource", "resource": {"uri": "file:///b", "text": "inside"}},
+            {"type": "resource", "resource": {"uri": "file:///c", "mimeType": "application/pdf", "blob": "aGk="}},
+        ]);
+        serde_json::from_value::<Vec<Content>>(blocks)?.into_iter().for_each(|block| cx.attach(block));
+        Ok("made")
+    }
+    let hub = ToolHub::builder().tool(tool("report", report)).build().await.unwrap();
+    let router = Server::new(hub, Arc::new(Memory::new()), settings()).router();
+    let call = json!([{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "report"}}]);
+    let path = "/api/v1/threads/t1/batches?format=mcp";
+    let answer = send(&router, "POST", path, Some(call.to_string()), &[]).await.expect_status(200);
+    let content = &answer["messages"][0]["result"]["content"];
+    let text = "made\nResource a.csv: file:///a.csv\nResource file:///b:\ninside\n\
+                [not shown: resource file:///c (application/pdf)]";
+    assert_eq!(content[0], json!({"type": "text", "text": text}));
+    let (link, blob) = (&content[1], &content[2]);
+    assert_eq!(link, &json!({"type": "resource_link", "uri": "file:///a.csv", "name": "a.csv"}));
+    assert_eq!(blob["resource"]["blob"], "aGk=");
+    assert_eq!(content.as_array().unwrap().len(), 3);
 }

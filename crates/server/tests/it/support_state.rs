@@ -15,7 +15,7 @@ use axum::{
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use toolhub_core::{
-    BoxFuture, CallContext, Instance, JsonReply, NoArguments, RateLimit, Rule, StoreRole, ToolError, ToolHub,
+    BoxFuture, CallContext, Content, Instance, JsonReply, NoArguments, RateLimit, Rule, StoreRole, ToolError, ToolHub,
     backend::{Backend, Memory},
     dynamic, dynamic_stateful,
     ids::Tenant,
@@ -118,19 +118,17 @@ pub(crate) async fn state_fixture_on(store: Arc<dyn Backend>) -> StateFixture {
         given.as_object_mut().map(|given| given.remove("state"));
         Ok::<_, ToolError>(JsonReply::with_state(json!("kept"), given))
     });
-    let long =
-        dynamic(
-            "long",
-            any(),
-            |_: Value, _: CallContext| async move { Ok::<_, ToolError>(json!("<b>ä</b>".repeat(20))) },
-        );
+    let long = dynamic("long", any(), |_: Value, cx: CallContext| async move {
+        cx.attach(Content::Audio { data: "UklG".repeat(300), mime_type: "audio/wav".into() });
+        Ok::<_, ToolError>(json!("<b>ä</b>".repeat(20)))
+    });
     let hub = ToolHub::builder()
         .shared_store(store.clone())
         .tool(simple("look").read_only().rate_limit(RateLimit::per_hour(20)))
         .tool(cart)
         .tool(instance("browse", |_: CallContext| async { Ok::<_, ToolError>(Browser) }))
         .tool(simple("report").after("look"))
-        .tool(long.read_only().text_limit(10))
+        .tool(long.read_only().text_limit(10).output_limit(1_000))
         .tool(simple("never"))
         .rule(Rule::deny("never").reason("nobody may"))
         .build()

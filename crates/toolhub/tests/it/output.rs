@@ -118,3 +118,67 @@ async fn output_nested_too_deeply_to_be_read_again_is_kept_as_text() {
     assert!(outcome.model_text().starts_with("[[["));
     assert!(hub.call("dump", json!({})).idempotency_key("k").await.replayed);
 }
+
+/// Calls a tool that returns these blocks.
+async fn call_blocks(blocks: Value, limit: impl FnOnce(ToolBuilder) -> ToolBuilder) -> (ToolHub, Outcome) {
+    struct Blocks(Vec<Content>);
+    impl toolhub::Executor for Blocks {
+        fn execute<'a>(&'a self, _: toolhub::Job<'a>) -> toolhub::BoxFuture<'a, Result<toolhub::Reply, ToolError>> {
+            let content = self.0.clone();
+            Box::pin(async { Ok(toolhub::Reply { output: Value::Null, content }) })
+        }
+    }
+    let executor = Blocks(serde_json::from_value(blocks).unwrap());
+    let tool = limit(ToolBuilder::new("blocks", "blocks").read_only());
+    let hub = ToolHub::builder().executor("blocks", executor).tool(tool).build().await.unwrap();
+    let outcome = hub.call("blocks", json!({})).await;
+    (hub, outcome)
+}
+
+#[tokio::test]
+async fn binary_content_over_the_limit_becomes_artifacts_of_its_type_and_the_rest_stays() {
+    let blocks = json!([
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+        {"type": "audio", "data": "aGkh".repeat(30), "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "file:///a.pdf", "mimeType": "application/pdf", "blob": "aGk".repeat(41)}},
+        {"type": "image", "data": "no base64".repeat(20), "mimeType": "image/png"},
+        {"type": "image", "data": "aGkh".repeat(40), "mimeType": format!("image/{}", "x".repeat(200))},
+        {"type": "image", "data": "aGkh", "mimeType": "image/png"},
+    ]);
+    let (hub, outcome) = call_blocks(blocks, |tool| tool.output_limit(100)).await;
+    let mut stored = Vec::new();
+    for piece in &outcome.content {
+        if let Content::Artifact { id, .. } = piece {
+            stored.push(hub.artifact(&Tenant::default(), id).await.unwrap().unwrap());
+        }
+    }
+    let stored: Vec<_> = stored.iter().map(|one| (one.mime_type.as_str(), one.bytes.len())).collect();
+    let expected =
+        [("audio/wav", 90), ("application/pdf", 92), ("text/plain", 180), ("application/octet-stream", 120)];
+    assert_eq!(stored, expected);
+    let images = outcome.content.iter().filter(|piece| matches!(piece, Content::Image { .. }));
+    assert_eq!(images.count(), 2);
+    let text = outcome.model_text();
+    assert!(text.starts_with("[audio (audio/wav) is too large; it is kept as artifact art_"), "{text}");
+    assert!(text.contains("[resource file:///a.pdf (application/pdf) is too large; it is kept"), "{text}");
+}
+
+#[tokio::test]
+async fn links_and_embedded_texts_are_read_by_the_model_and_count_as_text() {
+    let blocks = json!([
+        {"type": "text", "text": "found"},
+        {"type": "resource_link", "uri": "file:///a.csv", "name": "a.csv", "mimeType": "text/csv"},
+        {"type": "resource", "resource": {"uri": "file:///b.txt", "text": "inside"}},
+        {"type": "resource", "resource": {"uri": "file:///c.bin", "blob": "aGk="}},
+    ]);
+    let whole = "found\nResource a.csv: file:///a.csv (text/csv)\nResource file:///b.txt:\ninside";
+    let (_, outcome) = call_blocks(blocks.clone(), |tool| tool).await;
+    let shown = format!("{whole}\n[not shown: resource file:///c.bin (application/octet-stream)]");
+    assert_eq!(outcome.model_text(), shown);
+    assert_eq!(serde_json::to_value(&outcome.content).unwrap(), blocks);
+    let (hub, outcome) = call_blocks(blocks, |tool| tool.text_limit(20)).await;
+    assert!(outcome.model_text().starts_with("found\nResource a.csv\n\n["), "{}", outcome.model_text());
+    let (id, _) = artifact(&outcome).unwrap();
+    assert_eq!(hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap().bytes, whole.as_bytes());
+    assert!(outcome.content.iter().any(|piece| piece.binary().is_some()), "binary content stays");
+}

@@ -2,7 +2,9 @@
 //!
 //! In: the call as the API returned it. Out: the tool's output on stdout, or a failure; and the exit code.
 
+use serde::Deserialize;
 use serde_json::Value;
+use toolhub::Content;
 
 use super::super::paging::pointer_text;
 use crate::{
@@ -64,7 +66,7 @@ pub(crate) fn call_failure(call: &Value) -> Option<Failure> {
 /// The tool's output: its text contents, or else its structured output.
 fn output_text(call: &Value) -> String {
     let contents = call["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let texts: Vec<&str> = contents.iter().filter_map(|content| content["text"].as_str()).collect();
+    let texts: Vec<String> = contents.iter().filter_map(block_text).collect();
     match (texts.is_empty(), &call["output"]) {
         (false, _) => texts.join("\n"),
         (true, Value::Null) => String::new(),
@@ -73,12 +75,17 @@ fn output_text(call: &Value) -> String {
     }
 }
 
+/// The text of a content block; `None` if it is not text.
+fn block_text(block: &Value) -> Option<String> {
+    Some(Content::deserialize(block).ok()?.model_text()?.into_owned())
+}
+
 /// Prints notes about the call.
 fn print_notes(session: &Session, call: &Value) {
     let (printer, flag) = (&session.printer, |name: &str| call[name] == true);
     for content in call["content"].as_array().into_iter().flatten() {
         match content["type"].as_str() {
-            Some("text") | None => {}
+            None => {}
             Some("artifact") => {
                 printer.note(&format!(
                     "full output: GET /api/v1/artifacts/{} ({} bytes)",
@@ -86,11 +93,11 @@ fn print_notes(session: &Session, call: &Value) {
                     pointer_text(content, "/bytes")
                 ));
             }
+            Some(_) if block_text(content).is_some() => {}
             Some(kind) => {
-                printer.note(&format!(
-                    "the output also has {kind} ({}); --json shows it",
-                    pointer_text(content, "/mimeType")
-                ));
+                let label = Content::deserialize(content).ok().and_then(|content| content.binary_label());
+                let label = label.unwrap_or_else(|| kind.to_owned());
+                printer.note(&format!("the output also has {}; --json shows it", strip_control_chars(&label)));
             }
         }
     }

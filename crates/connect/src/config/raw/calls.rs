@@ -22,7 +22,8 @@ pub struct CallSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub text_limit: Option<u32>,
-    /// Maximum size of structured output that is passed on; larger output is stored as an artifact. Default: "1MiB".
+    /// Maximum size of structured output that is passed on, and of images, audio and embedded files together (in base64); larger output
+    /// is stored as an artifact. Default: "1MiB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_limit: Option<Size>,
     /// Retries of failed calls. Only if the tool is read-only or idempotent, or the failed attempt had no effect.

@@ -30,7 +30,7 @@ impl ToolBuilder {
         self
     }
 
-    /// Maximum size in bytes of structured output; larger output is stored as an artifact.
+    /// Maximum size in bytes of structured output, and of binary content in base64; larger output is stored as an artifact.
     pub fn output_limit(mut self, bytes: usize) -> Self {
         self.policy.output_limit = Some(bytes);
         self

@@ -185,7 +185,9 @@ fn gemini_part(end: &CallEnd) -> Value {
 
 fn mcp_response(end: &CallEnd) -> Value {
     let mut content = vec![json!({"type": "text", "text": text(end)})];
-    content.extend(images(end).map(|(data, mime_type)| json!({"type": "image", "data": data, "mimeType": mime_type})));
+    // The text already has the embedded texts; artifacts are no MCP content.
+    let is_block = |block: &&Content| block.binary().is_some() || matches!(block, Content::ResourceLink(_));
+    content.extend(blocks(end).iter().filter(is_block).map(|block| json!(block)));
     let mut result = json!({"content": content, "isError": !is_success(end)});
     if let CallState::Ended(outcome) = &end.state
         && outcome.is_success()
@@ -206,11 +208,14 @@ fn is_success(end: &CallEnd) -> bool {
 
 /// The images of a result: their bytes in base64, and their types.
 fn images(end: &CallEnd) -> impl Iterator<Item = (&str, &str)> {
-    let pieces = outcome(end).map(|outcome| outcome.content.as_slice()).unwrap_or_default();
-    pieces.iter().filter_map(|piece| match piece {
+    blocks(end).iter().filter_map(|block| match block {
         Content::Image { data, mime_type } => Some((data.as_str(), mime_type.as_str())),
         _ => None,
     })
+}
+
+fn blocks(end: &CallEnd) -> &[Content] {
+    outcome(end).map(|outcome| outcome.content.as_slice()).unwrap_or_default()
 }
 
 /// What the model reads. It names an approval by its id only: a model must not learn where approvals are answered.
