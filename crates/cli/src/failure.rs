@@ -16,7 +16,7 @@ use crate::{
     command_hints,
     config::{self, Problems},
     exit::Exit,
-    output::{Printer, format_millis, strip_control_chars},
+    output::{Printer, format_millis, strip_hidden},
 };
 
 const ERROR_STYLE: Style = AnsiColor::Red.on_default().bold();
@@ -193,9 +193,9 @@ impl Failure {
         if let Some((text, _)) = &self.config_problems {
             return text.clone();
         }
-        let mut text = format!("{ERROR_STYLE}error:{ERROR_STYLE:#} {}\n", strip_control_chars(&self.message));
+        let mut text = format!("{ERROR_STYLE}error:{ERROR_STYLE:#} {}\n", strip_hidden(&self.message));
         let widest =
-            self.field_errors.iter().map(|(field, _)| strip_control_chars(field).chars().count()).max().unwrap_or(0);
+            self.field_errors.iter().map(|(field, _)| strip_hidden(field).chars().count()).max().unwrap_or(0);
         let brackets = if ascii { ["|-", "`-"] } else { ["╭─", "╰─"] };
         for (at, (field, detail)) in self.field_errors.iter().enumerate() {
             let last = at + 1 == self.field_errors.len();
@@ -206,17 +206,17 @@ impl Failure {
             } else {
                 "├─"
             };
-            let field = strip_control_chars(field);
+            let field = strip_hidden(field);
             let gap = " ".repeat(widest - field.chars().count());
             let _ = writeln!(
                 text,
                 "  {bracket} {FIELD_STYLE}{field}{FIELD_STYLE:#}{gap}   {}",
-                strip_control_chars(detail).replace('\n', " ")
+                strip_hidden(detail).replace('\n', " ")
             );
         }
         let label = |at: usize| if at == 0 { format!("  {HELP_STYLE}help:{HELP_STYLE:#} ") } else { " ".repeat(8) };
         for (at, line) in self.help.iter().flat_map(|line| line.lines()).enumerate() {
-            let _ = writeln!(text, "{}{}", label(at), strip_control_chars(line));
+            let _ = writeln!(text, "{}{}", label(at), strip_hidden(line));
         }
         // Some messages say it themselves, and more precisely.
         if let Some(seconds) = self.retry_after.filter(|_| !self.message.contains("retry in")) {
@@ -224,7 +224,7 @@ impl Failure {
             let _ = writeln!(text, "  {HELP_STYLE}retry:{HELP_STYLE:#} in {wait}");
         }
         if let Some((label, command)) = &self.see_also {
-            let _ = writeln!(text, "  {HELP_STYLE}{label}:{HELP_STYLE:#} {}", strip_control_chars(command));
+            let _ = writeln!(text, "  {HELP_STYLE}{label}:{HELP_STYLE:#} {}", strip_hidden(command));
         }
         text
     }

@@ -21,6 +21,7 @@ pub(crate) use formatting::{
 pub(crate) use json::indent_json;
 pub(crate) use spinner::Spinner;
 pub(crate) use table::{Column, Table};
+pub(crate) use toolhub::hidden_chars::strip_hidden;
 
 /// Style of notes.
 const DIMMED: Style = Style::new().dimmed();
@@ -88,7 +89,7 @@ impl Printer {
     /// Prints text of a tool on stdout. On a terminal it strips control characters, so that the text cannot control the terminal.
     pub(crate) fn print_untrusted(&self, text: &str) {
         if self.terminal {
-            return self.print(&strip_control_chars(text));
+            return self.print(&strip_hidden(text));
         }
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
         let _ = write!(io::stdout().lock(), "{text}{end}");
@@ -109,30 +110,7 @@ impl Printer {
     /// Prints a note on stderr, only with `--verbose`.
     pub(crate) fn note_verbose(&self, text: &str) {
         if self.verbose && !self.quiet {
-            let _ = writeln!(anstream::stderr(), "{DIMMED}{}{DIMMED:#}", strip_control_chars(text));
+            let _ = writeln!(anstream::stderr(), "{DIMMED}{}{DIMMED:#}", strip_hidden(text));
         }
-    }
-}
-
-/// Removes control characters and bidirectional controls. Line ends and tabs stay.
-pub(crate) fn strip_control_chars(text: &str) -> String {
-    let harmless = |c: &char| !c.is_control() && !is_bidi_control(*c) || matches!(c, '\n' | '\t');
-    text.chars().filter(harmless).collect()
-}
-
-/// Characters that change the writing direction, and so make a terminal show a different text.
-fn is_bidi_control(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tool_cannot_steer_the_terminal() {
-        assert_eq!(strip_control_chars("a\x1b[31mred\x1b]0;title\x07\r\n\tb\u{9b}2J"), "a[31mred]0;title\n\tb2J");
-        assert_eq!(strip_control_chars("txt.\u{202e}exe"), "txt.exe");
-        assert_eq!(strip_control_chars("天气 ● ok"), "天气 ● ok");
     }
 }

@@ -99,7 +99,7 @@ pub use toolhub_types::{
     units,
 };
 #[doc(hidden)]
-pub use toolhub_types::{count_by_key, digest, json, page_budget, redact};
+pub use toolhub_types::{count_by_key, digest, hidden_chars, json, page_budget, redact};
 
 /// The storage trait and its request types.
 pub mod backend {

@@ -11,6 +11,7 @@ pub mod effect;
 pub mod error;
 pub mod event_kind;
 pub mod export_format;
+pub mod hidden_chars;
 pub mod ids;
 pub mod json;
 pub mod language;

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{
     exit::Exit,
     failure::Failure,
-    output::{Printer, strip_control_chars},
+    output::{Printer, strip_hidden},
     session::Session,
 };
 
@@ -83,9 +83,9 @@ fn render(checks: &[Check], printer: &Printer) -> String {
         let symbol = if printer.ascii { ascii_symbol } else { symbol };
         let (name, bold) = (check.name, Style::new().bold());
         let word = format!("{style}{symbol} {:<7}{style:#}", status_word(check.status));
-        text += &format!("{word}  {bold}{name:<widest$}{bold:#}  {}\n", strip_control_chars(&check.detail));
+        text += &format!("{word}  {bold}{name:<widest$}{bold:#}  {}\n", strip_hidden(&check.detail));
         for line in check.fix.iter().flat_map(|fix| fix.lines()) {
-            text += &format!("{:>pad$}  fix: {}\n", "", strip_control_chars(line), pad = 11 + widest);
+            text += &format!("{:>pad$}  fix: {}\n", "", strip_hidden(line), pad = 11 + widest);
         }
     }
     text

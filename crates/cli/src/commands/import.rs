@@ -20,7 +20,7 @@ use crate::{
     config::{self, LoadOptions},
     exit::Exit,
     failure::Failure,
-    output::{Column, Table, strip_control_chars},
+    output::{Column, Table, strip_hidden},
     session::Session,
 };
 
@@ -119,8 +119,8 @@ fn nothing_imported(imported: &ImportedDocument) -> Failure {
         (_, 0) => format!("no operation of \"{}\" was selected; it has {filtered}", imported.title),
         _ => format!("no operation of \"{}\" can be used: {filtered} not selected, {skipped} skipped", imported.title),
     };
-    let failure = Failure::usage(strip_control_chars(&message));
-    let warnings = imported.warnings.iter().take(10).map(|warning| strip_control_chars(&warning.to_string()));
+    let failure = Failure::usage(strip_hidden(&message));
+    let warnings = imported.warnings.iter().take(10).map(|warning| strip_hidden(&warning.to_string()));
     let failure = warnings.fold(failure, Failure::help);
     if filtered > 0 {
         failure.help("without --include, --exclude, --tag and --method, all are imported")
@@ -199,25 +199,25 @@ fn show(session: &Session, args: &OpenApiArgs, imported: &ImportedDocument, writ
     // The table strips control characters from the document's texts.
     session.printer.print(&table.render(session.printer.width, session.printer.ascii));
     for warning in &imported.warnings {
-        session.printer.note(&strip_control_chars(&warning.to_string()));
+        session.printer.note(&strip_hidden(&warning.to_string()));
     }
     for scheme in secrets {
         let variables = scheme.variables.join(" and ");
         let variables = if variables.is_empty() { String::new() } else { format!("; set {variables}") };
-        session.printer.note(&strip_control_chars(&format!(
+        session.printer.note(&strip_hidden(&format!(
             "`{}` needs {}{variables}",
             scheme.name,
             scheme.kind.description()
         )));
     }
     for (line, text) in commented {
-        session.printer.note(&strip_control_chars(&format!(
+        session.printer.note(&strip_hidden(&format!(
             "without it requests are refused by the service: uncomment line {line}, {}",
             text.trim_start_matches("# ")
         )));
     }
     for (host, range) in refused_hosts(imported, &args.allow_host) {
-        session.printer.note(&strip_control_chars(&format!(
+        session.printer.note(&strip_hidden(&format!(
             "requests to `{host}` are refused, because it is {range}: {}",
             match written {
                 Some(_) => format!("add allow_hosts = [\"{host}\"] to the section"),
@@ -229,7 +229,7 @@ fn show(session: &Session, args: &OpenApiArgs, imported: &ImportedDocument, writ
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let summary =
         format!("{} of \"{}\", {} left out", counted(count, "tool"), imported.title, counted(left_out, "operation"));
-    session.printer.note(&strip_control_chars(&match written {
+    session.printer.note(&strip_hidden(&match written {
         Some(written) => {
             format!("{summary}; written to {}. Next: start or reload the server", written.file.display())
         }

@@ -17,7 +17,7 @@ use crate::{
     client::{ApiResponse, Request},
     exit::Exit,
     failure::Failure,
-    output::{Column, Fields, Printer, Table, format_ago, format_status, strip_control_chars, truncate_value},
+    output::{Column, Fields, Printer, Table, format_ago, format_status, strip_hidden, truncate_value},
     session::Session,
 };
 
@@ -122,7 +122,7 @@ pub(crate) async fn run(session: &Session, command: ThreadsCommand) -> Result<Ex
                 return Ok(Exit::Success);
             }
             for tool in response.json()?["tools"].as_array().into_iter().flatten() {
-                session.printer.print(&strip_control_chars(tool.as_str().unwrap_or_default()));
+                session.printer.print(&strip_hidden(tool.as_str().unwrap_or_default()));
             }
             Ok(Exit::Success)
         }
@@ -152,7 +152,7 @@ async fn show_state_details(session: &Session, thread: &str) -> Result<Exit, Fai
         session.printer.print_json(&response.text());
     } else {
         for line in pointer_text(&response.json()?, "/data/details").lines() {
-            session.printer.print(&strip_control_chars(line));
+            session.printer.print(&strip_hidden(line));
         }
     }
     Ok(Exit::Success)

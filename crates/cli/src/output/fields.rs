@@ -5,7 +5,7 @@
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
-use super::{formatting::wrap_line, strip_control_chars};
+use super::{formatting::wrap_line, strip_hidden};
 
 const NAME_STYLE: Style = Style::new().dimmed();
 
@@ -22,7 +22,7 @@ impl Fields {
     /// Adds a styled field, unless the text is empty.
     pub(crate) fn add_styled(&mut self, name: &str, text: impl AsRef<str>, style: Style) {
         if !text.as_ref().is_empty() {
-            self.0.push((strip_control_chars(name), strip_control_chars(text.as_ref()), style));
+            self.0.push((strip_hidden(name), strip_hidden(text.as_ref()), style));
         }
     }
 

@@ -93,7 +93,7 @@ fn format_seconds_coarse(seconds: u64) -> String {
 /// A value on one line, truncated to the maximum width.
 pub(crate) fn truncate_value(value: &serde_json::Value, max_width: usize, ascii: bool) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), String::from);
-    truncate(&super::strip_control_chars(&text).replace(['\n', '\t'], " "), max_width, ascii).into_owned()
+    truncate(&super::strip_hidden(&text).replace(['\n', '\t'], " "), max_width, ascii).into_owned()
 }
 
 /// Truncates the text to this many cells, with an ellipsis as the last one.

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::task::JoinHandle;
 
-use super::{Printer, strip_control_chars};
+use super::{Printer, strip_hidden};
 
 const UNICODE_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const ASCII_FRAMES: [&str; 4] = ["-", "\\", "|", "/"];
@@ -28,7 +28,7 @@ impl Spinner {
             return Self(None);
         }
         let (label, frames) =
-            (strip_control_chars(label), if printer.ascii { &ASCII_FRAMES[..] } else { &UNICODE_FRAMES[..] });
+            (strip_hidden(label), if printer.ascii { &ASCII_FRAMES[..] } else { &UNICODE_FRAMES[..] });
         // Not supervised: it lives as long as one command and only draws.
         Self(Some(tokio::spawn(async move {
             tokio::time::sleep(START_DELAY).await;

@@ -7,7 +7,7 @@
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
-use super::{formatting::truncate, strip_control_chars};
+use super::{formatting::truncate, strip_hidden};
 
 const HEADER_STYLE: Style = Style::new().dimmed();
 const COLUMN_GAP: usize = 2;
@@ -79,7 +79,7 @@ impl Table {
 
     /// Adds a styled row.
     pub(crate) fn add_styled_row<const N: usize>(&mut self, cells: [(String, Style); N]) {
-        let tidy = |(text, style): (String, Style)| (strip_control_chars(&text).replace(['\n', '\t'], " "), style);
+        let tidy = |(text, style): (String, Style)| (strip_hidden(&text).replace(['\n', '\t'], " "), style);
         self.rows.push(cells.into_iter().map(tidy).collect());
     }
 

@@ -10,7 +10,7 @@ use axum::{
     http::{Method, request::Parts},
     response::{IntoResponse, Response},
 };
-use toolhub_core::{Approval, ApprovalState, ErrorKind, ids::ApprovalId};
+use toolhub_core::{Approval, ApprovalState, ErrorKind, hidden_chars::is_hidden, ids::ApprovalId};
 
 use super::{
     approvals::ApprovalPath,
@@ -137,9 +137,7 @@ fn add_block(html: &mut String, name: &str, text: &str) {
 fn show(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
-        let deceives = matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-        if deceives || (c.is_control() && c != '\n') {
+        if is_hidden(c) || matches!(c, '\t' | '\u{200c}' | '\u{200d}' | '\u{2028}' | '\u{2029}') {
             let _ = write!(visible, "\\u{{{:x}}}", u32::from(c));
         } else {
             visible.push(c);

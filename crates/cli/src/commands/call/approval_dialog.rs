@@ -19,7 +19,7 @@ use crate::{
     editor,
     exit::Exit,
     failure::Failure,
-    output::{Fields, Spinner, strip_control_chars, warning_sign},
+    output::{Fields, Spinner, strip_hidden, warning_sign},
     session::Session,
 };
 
@@ -96,7 +96,7 @@ pub(crate) async fn print_question(session: &Session, approval: &Value) {
     let _ = writeln!(
         anstream::stderr(),
         "{WARNING_STYLE}{sign} {BOLD}{}{BOLD:#}{WARNING_STYLE} wants to run{WARNING_STYLE:#}    {about}",
-        strip_control_chars(&tool)
+        strip_hidden(&tool)
     );
     let mut fields = Fields::default();
     for (name, value) in approval["arguments"].as_object().into_iter().flatten() {
@@ -213,7 +213,7 @@ pub(crate) async fn prompt_line(prompt: &str, lines: &mut StdinLines) -> Option<
 
 fn print_indented(text: &str) {
     for line in text.lines() {
-        let _ = writeln!(anstream::stderr(), "    {}", strip_control_chars(line));
+        let _ = writeln!(anstream::stderr(), "    {}", strip_hidden(line));
     }
 }
 

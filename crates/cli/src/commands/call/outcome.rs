@@ -10,7 +10,7 @@ use super::super::paging::pointer_text;
 use crate::{
     exit::Exit,
     failure::Failure,
-    output::{format_millis, format_status, indent_json, strip_control_chars},
+    output::{format_millis, format_status, indent_json, strip_hidden},
     session::Session,
 };
 
@@ -97,7 +97,7 @@ fn print_notes(session: &Session, call: &Value) {
             Some(kind) => {
                 let label = Content::deserialize(content).ok().and_then(|content| content.binary_label());
                 let label = label.unwrap_or_else(|| kind.to_owned());
-                printer.note(&format!("the output also has {}; --json shows it", strip_control_chars(&label)));
+                printer.note(&format!("the output also has {}; --json shows it", strip_hidden(&label)));
             }
         }
     }
@@ -119,7 +119,7 @@ fn print_notes(session: &Session, call: &Value) {
         printer.note_verbose(&format!(
             "{status} in {duration}{attempts}{cached}, effect {}, {}",
             pointer_text(call, "/effect"),
-            strip_control_chars(&pointer_text(call, "/id"))
+            strip_hidden(&pointer_text(call, "/id"))
         ));
     }
 }

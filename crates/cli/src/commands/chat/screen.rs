@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::super::paging::pointer_text;
 use crate::{
     client::Event,
-    output::{Printer, format_millis, strip_control_chars, truncate_value},
+    output::{Printer, format_millis, strip_hidden, truncate_value},
 };
 
 const DIMMED: Style = Style::new().dimmed();
@@ -138,7 +138,7 @@ impl Screen {
         if self.only_answer || text.is_empty() {
             return;
         }
-        let shown = if self.printer.terminal { strip_control_chars(text) } else { text.to_owned() };
+        let shown = if self.printer.terminal { strip_hidden(text) } else { text.to_owned() };
         let mut out = io::stdout().lock();
         // Printing fails only when the reader has closed the pipe.
         let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
@@ -190,7 +190,7 @@ impl Screen {
         self.end_line();
         if !self.printer.quiet {
             // Force one line, so that a tool name with line breaks cannot imitate other output.
-            let line = strip_control_chars(line).replace('\n', " ");
+            let line = strip_hidden(line).replace('\n', " ");
             let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", line.trim_end());
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     client::Request,
     exit::Exit,
     failure::Failure,
-    output::{Fields, format_ago, format_millis, format_status, strip_control_chars, wrap_text},
+    output::{Fields, format_ago, format_millis, format_status, strip_hidden, wrap_text},
     session::Session,
 };
 use toolhub::clock::{Clock as _, SystemClock};
@@ -31,7 +31,7 @@ pub(super) async fn run(session: &Session, args: &Explain) -> Result<Exit, Failu
     }
     let explanation = response.json()?;
     match explanation["text"].as_str() {
-        Some(text) => printer.print(&wrap_text(&strip_control_chars(text), printer.width)),
+        Some(text) => printer.print(&wrap_text(&strip_hidden(text), printer.width)),
         None => printer.print(&render_explanation(&explanation, printer.width, printer.ascii)),
     }
     Ok(Exit::Success)

@@ -10,7 +10,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     global,
-    output::{format_status, strip_control_chars},
+    output::{format_status, strip_hidden},
     session::Session,
 };
 
@@ -108,8 +108,8 @@ fn print_status(session: &Session, response: &ApiResponse, tool: &str, state: &V
         printer.print_json(&response.text());
     } else {
         let (status, style) = format_status(&pointer_text(state, "/status"), printer.ascii);
-        printer.print(&format!("{}  {style}{status}{style:#}", strip_control_chars(tool)));
-        printer.note(&strip_control_chars(&pointer_text(state, "/reason")));
+        printer.print(&format!("{}  {style}{status}{style:#}", strip_hidden(tool)));
+        printer.note(&strip_hidden(&pointer_text(state, "/reason")));
     }
     Ok(Exit::Success)
 }

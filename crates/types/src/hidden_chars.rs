@@ -1,0 +1,44 @@
+//! Characters that hide text from people or show it in another order.
+//!
+//! In: text that a foreign source wrote. Out: the same text without such characters. A model reads what a person does not see.
+
+/// Whether a character is a control character, invisible, or changes the writing direction. Line ends, tabs and joiners, which some
+/// scripts and emoji need, are not.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        // Soft hyphen, zero-width space, word joiner and other invisible operators, byte order mark.
+        '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => true,
+        // Direction of text.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => true,
+        // Tags and variation selectors, which can spell a whole text.
+        '\u{e0000}'..='\u{e01ef}' => true,
+        c => c.is_control(),
+    }
+}
+
+/// The text without hidden characters.
+#[must_use]
+pub fn strip_hidden(text: &str) -> String {
+    text.chars().filter(|c| !is_hidden(*c)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_characters_go_and_scripts_and_emoji_stay() {
+        let tags: String = "run".chars().filter_map(|c| char::from_u32(0xe0000 + u32::from(c))).collect();
+        for (text, visible) in [
+            ("a\x1b[31mred\x1b]0;title\x07\r\n\tb\u{9b}2J ● ok\0", "a[31mred]0;title\n\tb2J ● ok"),
+            ("txt.\u{202e}exe\u{2066}\u{200f}", "txt.exe"),
+            (&format!("read{tags}\u{e0100}\u{e0fff}"), "read\u{e0fff}"),
+            ("pass\u{200b}word\u{feff}\u{ad}", "password"),
+            ("天气 👩\u{200d}🚀 می\u{200c}خواهم ❤\u{fe0f}", "天气 👩\u{200d}🚀 می\u{200c}خواهم ❤\u{fe0f}"),
+        ] {
+            assert_eq!(strip_hidden(text), visible);
+        }
+    }
+}
