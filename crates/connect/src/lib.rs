@@ -13,3 +13,4 @@ pub mod openapi;
 mod percent_encode;
 pub mod rest;
 mod secret_mask;
+mod truncate;

@@ -75,7 +75,7 @@ pub use toolhub_state::{
     StateCondition, StateEntry, StateError, StateKind, StateManager, StateStats, StateTag, StateVersion, ToolState,
 };
 
-pub use toolhub_schema::{export, schema, suggest};
+pub use toolhub_schema::{draft, export, schema, suggest};
 pub use toolhub_storage::{backend::StoreStats, clock, latency::Latency};
 pub use toolhub_types::{
     content::{Content, EmbeddedResource, ResourceContents, ResourceLink},

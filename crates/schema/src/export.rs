@@ -14,7 +14,6 @@ mod merge;
 mod normalization;
 mod openai;
 mod refs;
-mod walk;
 
 use serde_json::{Map, Value};
 

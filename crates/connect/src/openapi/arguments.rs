@@ -15,7 +15,10 @@ use super::{
     parameter::{self, ParsedParameter},
     schema::{Converter, DETAIL_LEVELS, Patterns, SchemaDetail},
 };
-use crate::rest::{FormField, Parameter, ParameterLocation};
+use crate::{
+    rest::{FormField, Parameter, ParameterLocation},
+    truncate::truncate,
+};
 
 /// The arguments of a tool.
 pub(super) struct ToolArguments {
@@ -198,7 +201,7 @@ fn build_schema<'d>(
         };
         if let Some(members) = schema.as_object_mut() {
             if let Some(description) = draft.description {
-                let description = super::schema::truncate(description, detail.description.max(100));
+                let description = truncate(description, detail.description.max(100));
                 members.insert("description".into(), description.into());
             }
             if draft.deprecated {

@@ -13,10 +13,11 @@ use super::{
     ImportError, ImportedDocument, Options, Plan, Warning, arguments,
     document::{Document, is_true, member_text, to_text},
     naming::{self, ToolNames},
-    schema::{Patterns, truncate},
+    schema::Patterns,
     security::Security,
     server,
 };
+use crate::truncate::truncate;
 
 /// The longest tool description that every provider accepts.
 const MAX_DESCRIPTION_LEN: usize = 1_000;

@@ -10,12 +10,13 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use toolhub_core::schema::Schema;
+use toolhub_core::schema;
 
 use super::{
     document::{Document, is_true, member_text},
     keyword::{self, Keyword},
 };
+use crate::truncate::truncate;
 
 /// Maximum nesting of schemas between two references, so that the result stays within the nesting limit of schemas.
 const MAX_DEPTH: usize = 12;
@@ -69,8 +70,7 @@ impl Patterns {
         if let Some(usable) = cache.get(pattern) {
             return *usable;
         }
-        let probe = json!({"type": "object", "properties": {"x": {"pattern": pattern}}});
-        let usable = Schema::compile(probe).is_ok();
+        let usable = schema::is_supported_pattern(pattern);
         cache.insert(pattern.to_owned(), usable);
         usable
     }
@@ -328,18 +328,4 @@ pub(super) fn is_read_only(document: Document<'_>, schema: &Value) -> bool {
         pending.extend(parts.chain(target));
     }
     false
-}
-
-/// Truncates a text to a number of characters, at the end of a word.
-pub(super) fn truncate(text: &str, max_chars: usize) -> String {
-    let text = text.trim();
-    let Some((end, _)) = text.char_indices().nth(max_chars) else {
-        return text.to_owned();
-    };
-    if max_chars == 0 {
-        return String::new();
-    }
-    let prefix = &text[..end];
-    let prefix = prefix.rfind(char::is_whitespace).map_or(prefix, |space| &prefix[..space]);
-    format!("{}…", prefix.trim_end())
 }

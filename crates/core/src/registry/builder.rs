@@ -309,7 +309,8 @@ impl ToolBuilder {
         let description = self.description.or_else(|| from_type.and_then(|text| text.as_str().map(String::from)));
         let schema = Schema::compile(parameters).map_err(invalid)?;
         if let Some(output) = &self.output_schema {
-            Schema::validate_schema(output).map_err(|source| RegistryError::Output { tool: name.clone(), source })?;
+            let invalid = |source| RegistryError::Output { tool: name.clone(), source };
+            Schema::compile_any(output.clone()).map_err(invalid)?;
         }
         let depends_on = self.depends_on.into_iter().map(DependencySpec::into_group).collect::<Result<_, _>>()?;
         let definition = Definition {

@@ -5,11 +5,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::walk;
+use crate::{draft, walk};
 
 /// An equivalent schema in the normalized form.
 pub(super) fn normalize(schema: &Map<String, Value>) -> Map<String, Value> {
-    let mut normalized = walk::map_subschemas(upgrade_draft(schema).iter(), |keyword, inner| match inner {
+    let mut modern = schema.clone();
+    draft::upgrade_keywords(&mut modern);
+    let mut normalized = walk::map_subschemas(modern.iter(), |keyword, inner| match inner {
         Value::Object(inner) => Value::Object(normalize(inner)),
         // Boolean schemas are common here, and every provider supports them.
         _ if keyword == "additionalProperties" || keyword.starts_with("unevaluated") => inner.clone(),
@@ -29,30 +31,6 @@ fn allows_type(schema: &Map<String, Value>, kind: &str) -> bool {
         Some(single) => single == kind,
         None => false,
     }
-}
-
-/// Converts keywords of older drafts: Anthropic validates schemas against draft 2020-12, and imported tools are often older.
-fn upgrade_draft(schema: &Map<String, Value>) -> Map<String, Value> {
-    let mut modern = schema.clone();
-    if modern.get("items").is_some_and(Value::is_array) {
-        let tuple = modern.remove("items").unwrap_or_default();
-        modern.insert("prefixItems".into(), tuple);
-        if let Some(additional) = modern.remove("additionalItems") {
-            modern.insert("items".into(), additional);
-        }
-    }
-    for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
-        if let Some(Value::Bool(is_exclusive)) = modern.get(exclusive).cloned() {
-            modern.remove(exclusive);
-            if let Some(limit) = is_exclusive.then(|| modern.remove(bound)).flatten() {
-                modern.insert(exclusive.into(), limit);
-            }
-        }
-    }
-    if modern.get("required").is_some_and(Value::is_boolean) {
-        modern.remove("required");
-    }
-    modern
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
-use super::walk;
+use crate::walk;
 
 /// Maximum size of all inlined targets, in keywords and lines of text. A model reads all of it with
 /// every request, so that a larger schema would be of no use.

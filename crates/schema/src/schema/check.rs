@@ -50,17 +50,21 @@ impl Schema {
     /// When it is not a valid schema, does not describe an object, or exceeds a limit.
     pub fn compile(value: Value) -> Result<Self, SchemaError> {
         limits::check_arguments_schema(&value)?;
-        let validator = build_validator(&value).map_err(|error| schema_error(&error))?;
-        Ok(Self(Arc::new(Compiled { value, validator, property_validator: OnceLock::new() })))
+        Self::build(value)
     }
 
-    /// Checks a schema that is not an argument schema, such as that of an output.
+    /// Compiles a schema that need not describe an object, such as that of an output.
     ///
     /// # Errors
     /// When it is not a valid schema or exceeds a limit.
-    pub fn validate_schema(value: &Value) -> Result<(), SchemaError> {
-        limits::check_schema(value)?;
-        build_validator(value).map(|_| ()).map_err(|error| schema_error(&error))
+    pub fn compile_any(value: Value) -> Result<Self, SchemaError> {
+        limits::check_schema(&value)?;
+        Self::build(value)
+    }
+
+    fn build(value: Value) -> Result<Self, SchemaError> {
+        let validator = build_validator(&value).map_err(|error| schema_error(&error))?;
+        Ok(Self(Arc::new(Compiled { value, validator, property_validator: OnceLock::new() })))
     }
 
     /// The source schema.
@@ -140,7 +144,7 @@ impl fmt::Debug for Schema {
     }
 }
 
-fn build_validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+pub(super) fn build_validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
     jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns).offline().build(schema)
 }

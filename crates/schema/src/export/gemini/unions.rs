@@ -9,8 +9,8 @@ use crate::export::{
     append_description,
     flatten::{self, fixed_values},
     merge::intersect,
-    walk,
 };
+use crate::walk;
 
 /// The keywords without the `null` branch or type, and whether there was one.
 pub(super) fn split_off_null(keywords: Map<String, Value>) -> (Map<String, Value>, bool) {

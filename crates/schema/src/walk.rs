@@ -34,12 +34,17 @@ const MAP_KEYWORDS: [&str; 6] =
     ["dependencies", "dependentSchemas", "patternProperties", "properties", "$defs", "definitions"];
 
 /// Whether this keyword contains one or several schemas.
-pub(super) fn holds_schemas(keyword: &str) -> bool {
+pub(crate) fn holds_schemas(keyword: &str) -> bool {
     SUBSCHEMA_KEYWORDS.contains(&keyword)
 }
 
+/// Whether this keyword contains schemas by name.
+pub(crate) fn holds_named_schemas(keyword: &str) -> bool {
+    MAP_KEYWORDS.contains(&keyword)
+}
+
 /// The keywords with every direct subschema replaced by the result of `map`.
-pub(super) fn map_subschemas<'a>(
+pub(crate) fn map_subschemas<'a>(
     keywords: impl IntoIterator<Item = (&'a String, &'a Value)>,
     mut map: impl FnMut(&'a str, &'a Value) -> Value,
 ) -> Map<String, Value> {
@@ -47,7 +52,7 @@ pub(super) fn map_subschemas<'a>(
     for (keyword, value) in keywords {
         let new_value = match value {
             _ if !holds_schemas(keyword) => value.clone(),
-            Value::Object(named) if MAP_KEYWORDS.contains(&keyword.as_str()) => {
+            Value::Object(named) if holds_named_schemas(keyword) => {
                 let members = named.iter().map(|(name, inner)| {
                     // `dependencies` may also contain lists of property names.
                     let inner = if is_schema(inner) { map(keyword, inner) } else { inner.clone() };
