@@ -18,6 +18,13 @@ pub fn is_hidden(c: char) -> bool {
     }
 }
 
+/// Whether a character must be escaped where people decide by what they see: hidden characters, and those of a text that do not
+/// show as themselves.
+#[must_use]
+pub fn needs_escape(c: char) -> bool {
+    is_hidden(c) || matches!(c, '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{2028}' | '\u{2029}')
+}
+
 /// The text without hidden characters.
 #[must_use]
 pub fn strip_hidden(text: &str) -> String {

@@ -10,7 +10,7 @@ use axum::{
     http::{Method, request::Parts},
     response::{IntoResponse, Response},
 };
-use toolhub_core::{Approval, ApprovalState, ErrorKind, hidden_chars::is_hidden, ids::ApprovalId};
+use toolhub_core::{Approval, ApprovalState, ErrorKind, hidden_chars::needs_escape, ids::ApprovalId};
 
 use super::{
     approvals::ApprovalPath,
@@ -137,7 +137,7 @@ fn add_block(html: &mut String, name: &str, text: &str) {
 fn show(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_hidden(c) || matches!(c, '\t' | '\u{200c}' | '\u{200d}' | '\u{2028}' | '\u{2029}') {
+        if needs_escape(c) && c != '\n' {
             let _ = write!(visible, "\\u{{{:x}}}", u32::from(c));
         } else {
             visible.push(c);

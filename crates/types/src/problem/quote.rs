@@ -6,6 +6,8 @@ use std::{fmt::Write as _, io};
 
 use serde_json::Value;
 
+use crate::hidden_chars::needs_escape;
+
 const MAX_CHARS: usize = 60;
 
 /// A value as truncated JSON.
@@ -65,12 +67,6 @@ pub fn describe(value: &Value) -> String {
         Value::Object(members) => format!("an object of {} properties", members.len()),
         Value::Null | Value::Bool(_) => value.to_string(),
     }
-}
-
-/// Control characters, and those that reorder or hide the text around them.
-fn needs_escape(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// A writer that fails once its buffer is full.
