@@ -36,7 +36,8 @@ pub struct ToolBuilder {
     description: Option<String>,
     inferred_schema: Option<Value>,
     explicit_schema: Option<Value>,
-    output_schema: Option<Value>,
+    compiled_schema: Option<Schema>,
+    output_schema: Option<OutputSchema>,
     annotations: Annotations,
     metadata: Metadata,
     depends_on: Vec<DependencySpec>,
@@ -50,6 +51,12 @@ pub struct ToolBuilder {
     disabled: Option<Box<str>>,
     pending_approval: Option<Box<str>>,
     executor: Option<Arc<dyn Executor>>,
+}
+
+/// The schema of the output; `build` checks one that is not compiled.
+enum OutputSchema {
+    Unchecked(Value),
+    Compiled(Schema),
 }
 
 /// A dependency with unchecked names; `build` checks them.
@@ -68,6 +75,7 @@ impl ToolBuilder {
             description: None,
             inferred_schema: None,
             explicit_schema: None,
+            compiled_schema: None,
             output_schema: None,
             annotations: Annotations::default(),
             metadata: Metadata::default(),
@@ -105,7 +113,15 @@ impl ToolBuilder {
 
     /// A JSON Schema of the output.
     pub fn output_schema(mut self, schema: Value) -> Self {
-        self.output_schema = Some(schema);
+        self.output_schema = Some(OutputSchema::Unchecked(schema));
+        self
+    }
+
+    /// The schemas of an imported tool that are compiled already; nothing is inferred then.
+    #[doc(hidden)]
+    pub fn compiled_schemas(mut self, parameters: Schema, output: Option<Schema>) -> Self {
+        self.compiled_schema = Some(parameters);
+        self.output_schema = output.map(OutputSchema::Compiled);
         self
     }
 
@@ -299,26 +315,36 @@ impl ToolBuilder {
             return Err(RegistryError::Refused { tool: name, reason });
         }
         let invalid = |source| RegistryError::Parameters { tool: name.clone(), source };
-        let mut parameters = match (self.inferred_schema, self.explicit_schema) {
-            (Some(inferred), Some(explicit)) => schema::merge(&inferred, &explicit).map_err(invalid)?,
-            (Some(only), None) | (None, Some(only)) => only,
-            (None, None) => json!({"type": "object"}),
+        let mut from_type = None;
+        let schema = match (self.compiled_schema, self.inferred_schema, self.explicit_schema) {
+            (Some(compiled), ..) => compiled,
+            (None, inferred, explicit) => {
+                let mut parameters = match (inferred, explicit) {
+                    (Some(inferred), Some(explicit)) => schema::merge(&inferred, &explicit).map_err(invalid)?,
+                    (Some(only), None) | (None, Some(only)) => only,
+                    (None, None) => json!({"type": "object"}),
+                };
+                // The doc comment of the arguments' type describes the tool; repeated in the schema it would only cost tokens.
+                from_type = parameters.as_object_mut().and_then(|root| root.remove("description"));
+                Schema::compile(parameters).map_err(invalid)?
+            }
         };
-        // The doc comment of the arguments' type describes the tool; repeated in the schema it would only cost tokens.
-        let from_type = parameters.as_object_mut().and_then(|root| root.remove("description"));
         let description = self.description.or_else(|| from_type.and_then(|text| text.as_str().map(String::from)));
-        let schema = Schema::compile(parameters).map_err(invalid)?;
-        if let Some(output) = &self.output_schema {
-            let invalid = |source| RegistryError::Output { tool: name.clone(), source };
-            Schema::compile_any(output.clone()).map_err(invalid)?;
-        }
+        let invalid = |source| RegistryError::Output { tool: name.clone(), source };
+        let output_schema = match self.output_schema {
+            None => None,
+            Some(OutputSchema::Compiled(schema)) => Some(schema.value().clone()),
+            Some(OutputSchema::Unchecked(schema)) => {
+                Some(Schema::compile_any(schema).map_err(invalid)?.value().clone())
+            }
+        };
         let depends_on = self.depends_on.into_iter().map(DependencySpec::into_group).collect::<Result<_, _>>()?;
         let definition = Definition {
             id: Definition::derive_id(&self.kind, &name, self.origin.as_ref()),
             kind: self.kind,
             description: description.unwrap_or_default(),
             parameters: schema.value().clone(),
-            output_schema: self.output_schema,
+            output_schema,
             annotations: self.annotations,
             metadata: self.metadata,
             depends_on: DependsOn(depends_on),
