@@ -194,8 +194,7 @@ impl Failure {
             return text.clone();
         }
         let mut text = format!("{ERROR_STYLE}error:{ERROR_STYLE:#} {}\n", strip_hidden(&self.message));
-        let widest =
-            self.field_errors.iter().map(|(field, _)| strip_hidden(field).chars().count()).max().unwrap_or(0);
+        let widest = self.field_errors.iter().map(|(field, _)| strip_hidden(field).chars().count()).max().unwrap_or(0);
         let brackets = if ascii { ["|-", "`-"] } else { ["╭─", "╰─"] };
         for (at, (field, detail)) in self.field_errors.iter().enumerate() {
             let last = at + 1 == self.field_errors.len();

@@ -286,7 +286,11 @@ mod tests {
             "items|additionalItems|dependencies|definitions|\\$defs|properties|\\$ref|\\$id|id|not|anyOf|required|exclusiveMinimum",
             "[a-z#/]{0,3}",
         ];
-        let leaf = prop_oneof![Just(json!(null)), any::<bool>().prop_map(Value::from), "#?[/a-z0-9~%]{0,12}".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(Value::from),
+            "#?[/a-z0-9~%]{0,12}".prop_map(Value::from)
+        ];
         leaf.prop_recursive(5, 64, 5, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),

@@ -43,7 +43,9 @@ impl Removal {
             loosened
         });
         // A looser subschema makes these accept less.
-        for (keyword, dropped) in [("not", &["not"][..]), ("if", &["if", "then", "else"]), ("contains", &["maxContains"])] {
+        for (keyword, dropped) in
+            [("not", &["not"][..]), ("if", &["if", "then", "else"]), ("contains", &["maxContains"])]
+        {
             if changed.contains(keyword) {
                 dropped.iter().for_each(|keyword| drop(own.remove(*keyword)));
             }

@@ -153,8 +153,7 @@ async fn binary_content_over_the_limit_becomes_artifacts_of_its_type_and_the_res
         }
     }
     let stored: Vec<_> = stored.iter().map(|one| (one.mime_type.as_str(), one.bytes.len())).collect();
-    let expected =
-        [("audio/wav", 90), ("application/pdf", 92), ("text/plain", 180), ("application/octet-stream", 120)];
+    let expected = [("audio/wav", 90), ("application/pdf", 92), ("text/plain", 180), ("application/octet-stream", 120)];
     assert_eq!(stored, expected);
     let images = outcome.content.iter().filter(|piece| matches!(piece, Content::Image { .. }));
     assert_eq!(images.count(), 2);

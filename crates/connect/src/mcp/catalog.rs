@@ -1,0 +1,172 @@
+//! The tools that a server lists, as definitions of ours.
+//!
+//! In: the pages of `tools/list` as JSON text, and what the owner of the hub says about the server. Out: the tools that can be
+//! registered, and those that cannot with the reason (`Quarantined`). Each tool is read by itself, so that an odd one harms no other.
+//! Pure: fetching pages, remembering definitions and registering tools are left to others.
+
+mod definition;
+mod hints;
+mod pages;
+mod tool;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toolhub_core::{Annotations, Glob, Kind, ToolBuilder, ToolName, offload, schema::Schema};
+
+pub(crate) use self::{
+    definition::SentDefinition,
+    pages::{ListError, ListReader, RawList, Step},
+};
+
+/// What the owner of the hub says about the tools of a server. All patterns match the server's own names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CatalogOptions {
+    /// Prefix of the names of the tools; empty: they keep their names.
+    pub(crate) prefix: String,
+    /// The tools to offer; empty: all.
+    pub(crate) include: Vec<Glob>,
+    /// The tools not to offer.
+    pub(crate) exclude: Vec<Glob>,
+    /// Whether the server's hints are believed.
+    pub(crate) trust: bool,
+    /// Tools that change nothing.
+    pub(crate) read_only: Vec<Glob>,
+    /// Tools that may be called twice.
+    pub(crate) idempotent: Vec<Glob>,
+}
+
+/// The tools of a server. The order does not depend on the order of the server's list.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    /// The tools, by their original names.
+    pub(crate) tools: Vec<ListedTool>,
+    /// The tools that cannot be offered, by their original names.
+    pub(crate) quarantined: Vec<Quarantined>,
+    /// How many tools `include` and `exclude` leave out.
+    pub(crate) excluded: usize,
+    /// What a person should know: what was cut, patterns that match nothing.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A tool that can be registered.
+#[derive(Debug, Clone)]
+pub(crate) struct ListedTool {
+    /// The name by which the server knows it.
+    pub(crate) original_name: String,
+    pub(crate) name: ToolName,
+    pub(crate) description: String,
+    /// The schema of the arguments.
+    pub(crate) parameters: Schema,
+    /// The output schema, if there is a usable one.
+    pub(crate) output: Option<Schema>,
+    /// The title, and the effects as far as they are believed.
+    pub(crate) annotations: Annotations,
+    /// What the server sent.
+    pub(crate) definition: SentDefinition,
+    /// The digest of `definition`.
+    pub(crate) digest: String,
+    /// What of the definition was left out.
+    pub(crate) notes: Vec<String>,
+}
+
+impl ListedTool {
+    /// Starts the tool for the hub. `source` is the name of the server; executor and policies are still to be set.
+    pub(crate) fn builder(&self, source: &str) -> ToolBuilder {
+        let annotations = self.annotations.clone();
+        ToolBuilder::new(self.name.as_str(), Kind::Mcp)
+            .description(&self.description)
+            .compiled_schemas(self.parameters.clone(), self.output.clone())
+            .annotations(|own| *own = annotations)
+            .origin(source, &self.original_name)
+    }
+}
+
+/// A tool that cannot be offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Quarantined {
+    /// Its name, or its position in the list if it has none.
+    pub(crate) original_name: String,
+    /// Why, for people.
+    pub(crate) reason: String,
+}
+
+/// Reads a complete list; a large one on a blocking thread.
+pub(crate) async fn read(list: RawList, options: CatalogOptions) -> Catalog {
+    offload::run(list.bytes, move || read_list(&list, &options)).await
+}
+
+fn read_list(list: &RawList, options: &CatalogOptions) -> Catalog {
+    let mut catalog = Catalog::default();
+    let mut found = Vec::new();
+    let mut names = BTreeSet::new();
+    for (index, raw) in list.tools.iter().enumerate() {
+        match tool::RawTool::parse(raw.get(), index) {
+            Ok(raw) => {
+                let is_selected = options.selects(&raw.name);
+                names.insert(raw.name.clone());
+                if is_selected {
+                    found.push(raw);
+                } else {
+                    catalog.excluded += 1;
+                }
+            }
+            Err(quarantined) => catalog.quarantined.push(quarantined),
+        }
+    }
+    // Stable: of two tools with the same name, the first one of the list stays.
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut taken: BTreeMap<ToolName, String> = BTreeMap::new();
+    for raw in found {
+        let name = ToolName::imported(&options.prefix, &raw.name);
+        let outcome = match taken.get(&name) {
+            Some(other) => Err(raw.quarantine(name_conflict(&raw.name, other, &name))),
+            None => raw.read(name, options),
+        };
+        match outcome {
+            Ok(tool) => {
+                taken.insert(tool.name.clone(), tool.original_name.clone());
+                catalog.tools.push(tool);
+            }
+            Err(quarantined) => catalog.quarantined.push(quarantined),
+        }
+    }
+    catalog.quarantined.sort_by(|a, b| a.original_name.cmp(&b.original_name));
+    catalog.notes.extend(list.cut.as_ref().map(ToString::to_string));
+    catalog.notes.extend(options.unmatched(&names));
+    catalog
+}
+
+fn name_conflict(original: &str, other: &str, name: &ToolName) -> String {
+    if original == other {
+        return "the server lists another tool with the same name".into();
+    }
+    format!("its name here would be `{name}`, which the tool {other:?} of this server already has")
+}
+
+impl CatalogOptions {
+    fn selects(&self, name: &str) -> bool {
+        (self.include.is_empty() || matches_any(&self.include, name)) && !matches_any(&self.exclude, name)
+    }
+
+    /// Notes about patterns that match no tool.
+    fn unmatched(&self, names: &BTreeSet<String>) -> Vec<String> {
+        let settings = [
+            ("include", &self.include),
+            ("exclude", &self.exclude),
+            ("read_only", &self.read_only),
+            ("idempotent", &self.idempotent),
+        ];
+        let unmatched = settings.into_iter().flat_map(|(setting, globs)| {
+            let unused = globs.iter().filter(|glob| !names.iter().any(|name| glob.matches(name)));
+            unused.map(move |glob| format!("`{glob}` in `{setting}` matches no tool of the server"))
+        });
+        unmatched.collect()
+    }
+}
+
+fn matches_any(globs: &[Glob], name: &str) -> bool {
+    globs.iter().any(|glob| glob.matches(name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Reads the result of `tools/call`.
+//!
+//! In: its JSON text, and what the tool promised. Out: the reply of the call, the questions that the server asks first, or the error
+//! that the tool reported. A content block that is not understood is left out and named; the others pass. Errors of the connection
+//! and of JSON-RPC are mapped in `error.rs`.
+
+mod block;
+
+use serde_json::{Map, Value};
+use toolhub_core::{
+    Content, Effect, ErrorKind, Reply, ToolError,
+    json::{self, JsonError, JsonLimits},
+    offload,
+    redact::Redactor,
+    schema::Schema,
+};
+
+use self::block::Blocks;
+use crate::truncate::truncate;
+
+/// Longest `resultType` in an error text.
+const MAX_SHOWN_CHARS: usize = 80;
+
+/// What is known about the tool whose result is read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ExpectedResult {
+    /// Its output schema.
+    pub(crate) output: Option<Schema>,
+    /// Whether it changes nothing, so that an error has no effect.
+    pub(crate) read_only: bool,
+}
+
+/// A result that is not an error.
+#[derive(Debug, PartialEq)]
+pub(crate) enum CallResult {
+    /// The tool has finished.
+    Complete {
+        /// What it returned.
+        reply: Reply,
+        /// How the output violates the tool's own output schema. It passes all the same.
+        mismatch: Option<String>,
+    },
+    /// The server needs input before it goes on.
+    InputRequired(InputRequired),
+}
+
+/// What a server asks for. The call is made again with the answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct InputRequired {
+    /// The questions by their keys, as the server sent them.
+    pub(crate) requests: Map<String, Value>,
+    /// What the server wants back with the answers.
+    pub(crate) request_state: Option<String>,
+}
+
+/// Reads a result; a large one on a blocking thread.
+///
+/// # Errors
+/// When the tool reported an error, or the text is not a result.
+pub(crate) async fn read(text: String, expected: ExpectedResult) -> Result<CallResult, ToolError> {
+    offload::run(text.len(), move || read_result(&text, &expected)).await
+}
+
+fn read_result(text: &str, expected: &ExpectedResult) -> Result<CallResult, ToolError> {
+    let effect = if expected.read_only { Effect::None } else { Effect::Unknown };
+    let violation = |what: &str| {
+        let text = format!("the MCP server's result is not valid: {what}");
+        ToolError::with_kind(ErrorKind::UpstreamError, text).hide_from_model().effect(effect)
+    };
+    let result = match json::parse::<Value>(text.as_bytes(), JsonLimits::default()) {
+        Ok(Value::Object(result)) => result,
+        Ok(_) => return Err(violation("it is not an object")),
+        Err(JsonError::Invalid(_)) => return Err(violation("it is not JSON")),
+        // It depends on the arguments, and does not count against the server.
+        Err(limit @ (JsonError::TooManyValues { .. } | JsonError::TooDeep { .. })) => {
+            let text = format!("The result of the tool cannot be read: {limit}. Ask for less.");
+            return Err(ToolError::new(text).uncounted().effect(effect));
+        }
+    };
+    match result.get("resultType") {
+        None | Some(Value::Null) if is_task(&result) => Err(violation(TASK)),
+        None | Some(Value::Null) => complete(result, expected, effect),
+        Some(kind) => match kind.as_str() {
+            Some("complete") => complete(result, expected, effect),
+            Some("input_required") => input_required(result).map_err(violation).map(CallResult::InputRequired),
+            Some("task") => Err(violation(TASK)),
+            Some(kind) => Err(violation(&format!("its type is `{}`", truncate(kind, MAX_SHOWN_CHARS)))),
+            None => Err(violation("its type is not a text")),
+        },
+    }
+}
+
+const TASK: &str = "the server started a task instead of answering, which this client did not ask for";
+
+/// Whether it is the result with which servers before the revision of July 2026 start a task.
+fn is_task(result: &Map<String, Value>) -> bool {
+    result.get("task").is_some_and(Value::is_object) && !result.contains_key("content")
+}
+
+fn input_required(mut result: Map<String, Value>) -> Result<InputRequired, &'static str> {
+    let requests = match result.remove("inputRequests") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(requests)) => requests,
+        Some(_) => return Err("its `inputRequests` are not an object"),
+    };
+    let request_state = match result.remove("requestState") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(state)) => Some(state),
+        Some(_) => return Err("its `requestState` is not a text"),
+    };
+    if requests.is_empty() && request_state.is_none() {
+        return Err("it asks for input, but has neither `inputRequests` nor `requestState`");
+    }
+    Ok(InputRequired { requests, request_state })
+}
+
+fn complete(
+    mut result: Map<String, Value>,
+    expected: &ExpectedResult,
+    effect: Effect,
+) -> Result<CallResult, ToolError> {
+    let structured = result.remove("structuredContent").filter(|value| !value.is_null());
+    let blocks = Blocks::read(result.remove("content").unwrap_or_default());
+    if result.get("isError") == Some(&Value::Bool(true)) {
+        return Err(reported_error(&blocks.content, structured.as_ref()).effect(effect));
+    }
+    let mismatch = expected.output.as_ref().and_then(|schema| find_mismatch(schema, structured.as_ref()));
+    Ok(CallResult::Complete { reply: reply(blocks, structured), mismatch })
+}
+
+/// The error that the tool itself reported.
+fn reported_error(content: &[Content], structured: Option<&Value>) -> ToolError {
+    let texts: Vec<_> = content.iter().filter_map(Content::model_text).filter(|text| !text.trim().is_empty()).collect();
+    ToolError::refused(match (texts.is_empty(), structured) {
+        (false, _) => texts.join("\n"),
+        (true, Some(structured)) => structured.to_string(),
+        (true, None) => "The tool reported an error without a text.".into(),
+    })
+}
+
+/// Structured content is the output, or else the text. Content that only repeats the output is left out.
+fn reply(blocks: Blocks, structured: Option<Value>) -> Reply {
+    let Blocks { mut content, left_out } = blocks;
+    content.extend(left_out.map(Content::text));
+    let only_text = match content.as_slice() {
+        [Content::Text { text }] => Some(text.as_str()),
+        _ => None,
+    };
+    match structured {
+        Some(output) => {
+            let repeats =
+                only_text.is_some_and(|text| serde_json::from_str::<Value>(text).is_ok_and(|it| it == output));
+            Reply { output, content: if repeats { Vec::new() } else { content } }
+        }
+        None if only_text.is_some() => match content.pop() {
+            Some(Content::Text { text }) => Reply::from(Value::String(text)),
+            _ => Reply::default(),
+        },
+        None => {
+            let texts: Vec<&str> = content
+                .iter()
+                .filter_map(|block| if let Content::Text { text } = block { Some(text.as_str()) } else { None })
+                .collect();
+            let output = if texts.is_empty() { Value::Null } else { texts.join("\n").into() };
+            Reply { output, content }
+        }
+    }
+}
+
+/// How an output violates its schema; values are not quoted, because the text is logged.
+fn find_mismatch(schema: &Schema, output: Option<&Value>) -> Option<String> {
+    let Some(output) = output else {
+        return Some("the tool has an output schema, but its result has no `structuredContent`".into());
+    };
+    let problems = schema.check(output, &Redactor::default()).err()?;
+    let place = problems.first().map(|problem| problem.pointer.as_str()).filter(|pointer| !pointer.is_empty());
+    let place = place.map_or_else(String::new, |pointer| format!(" at `{}`", truncate(pointer, MAX_SHOWN_CHARS)));
+    Some(format!("the output does not fit the tool's own output schema{place}"))
+}
+
+#[cfg(test)]
+mod tests;
