@@ -5,8 +5,9 @@
 
 use std::borrow::Cow;
 
+use base64::{Engine, prelude::BASE64_STANDARD as STANDARD};
 use serde_json::Value;
-use toolhub_core::{Content, Reply, ToolError};
+use toolhub_core::{Reply, ToolError};
 use toolhub_net::SecretText;
 
 use crate::percent_encode::percent_encode;
@@ -96,15 +97,33 @@ impl SecretMask {
         }
     }
 
-    /// Masks the secrets in the output and the texts of a reply.
+    /// Masks the secrets in the output, the texts and the bytes of a reply.
     pub(crate) fn reply(&self, mut reply: Reply) -> Reply {
+        if self.forms.is_empty() {
+            return reply;
+        }
         self.value(&mut reply.output);
-        for text in reply.content.iter_mut().flat_map(Content::texts_mut) {
-            if let Cow::Owned(masked) = self.text(text.as_str()) {
-                *text = masked;
+        for block in &mut reply.content {
+            for text in block.texts_mut() {
+                if let Cow::Owned(masked) = self.text(text.as_str()) {
+                    *text = masked;
+                }
+            }
+            if let Some(data) = block.base64_mut() {
+                self.base64(data);
             }
         }
         reply
+    }
+
+    /// Masks the secrets in bytes that are written as base64.
+    fn base64(&self, data: &mut String) {
+        let Ok(mut bytes) = STANDARD.decode(data.as_bytes()) else { return };
+        let original = bytes.clone();
+        self.bytes(&mut bytes);
+        if bytes != original {
+            *data = STANDARD.encode(bytes);
+        }
     }
 }
 
@@ -134,5 +153,20 @@ mod tests {
         let mut value = json!({"list": ["s3cr3t/val", 1], "as s3cr3t/val name": {"deep": "x s3cr3t/val"}});
         mask.value(&mut value);
         assert_eq!(value, json!({"list": ["••••", 1], "as •••• name": {"deep": "x ••••"}}));
+        let blocks = json!([
+            {"type": "text", "text": "s3cr3t/val"},
+            {"type": "image", "data": STANDARD.encode("\u{0}s3cr3t/val!"), "mimeType": "image/png"},
+            {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
+            {"type": "resource_link", "uri": "http://x/s3cr3t/val", "name": "s3cr3t/val", "description": "a+%22b%22"},
+        ]);
+        let content = serde_json::from_value(blocks).unwrap();
+        let reply = mask.reply(Reply { output: json!("s3cr3t/val"), content });
+        let masked = json!([
+            {"type": "text", "text": "••••"},
+            {"type": "image", "data": STANDARD.encode("\u{0}**********!"), "mimeType": "image/png"},
+            {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
+            {"type": "resource_link", "uri": "http://x/••••", "name": "••••", "description": "••••"},
+        ]);
+        assert_eq!((reply.output, serde_json::to_value(reply.content).unwrap()), (json!("••••"), masked));
     }
 }

@@ -130,6 +130,18 @@ impl Content {
         }
     }
 
+    /// The bytes of a binary block in base64, to be changed.
+    pub fn base64_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Image { data, .. } | Self::Audio { data, .. } => Some(data),
+            Self::Resource { resource } => match &mut resource.contents {
+                ResourceContents::Blob(data) => Some(data),
+                ResourceContents::Text(_) => None,
+            },
+            Self::Text { .. } | Self::ResourceLink(_) | Self::Artifact { .. } => None,
+        }
+    }
+
     /// Names a binary block for people and models: `audio (audio/wav)`.
     #[must_use]
     pub fn binary_label(&self) -> Option<String> {

@@ -9,7 +9,10 @@ mod hints;
 mod pages;
 mod tool;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use toolhub_core::{Annotations, Glob, Kind, ToolBuilder, ToolName, offload, schema::Schema};
 
@@ -17,9 +20,10 @@ pub(crate) use self::{
     definition::SentDefinition,
     pages::{ListError, ListReader, RawList, Step},
 };
+use crate::secret_mask::SecretMask;
 
 /// What the owner of the hub says about the tools of a server. All patterns match the server's own names.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct CatalogOptions {
     /// Prefix of the names of the tools; empty: they keep their names.
     pub(crate) prefix: String,
@@ -33,6 +37,8 @@ pub(crate) struct CatalogOptions {
     pub(crate) read_only: Vec<Glob>,
     /// Tools that may be called twice.
     pub(crate) idempotent: Vec<Glob>,
+    /// The secrets that the server knows; definitions are shown to models.
+    pub(crate) secrets: Arc<SecretMask>,
 }
 
 /// The tools of a server. The order does not depend on the order of the server's list.

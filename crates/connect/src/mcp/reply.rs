@@ -6,6 +6,8 @@
 
 mod block;
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use toolhub_core::{
     Content, Effect, ErrorKind, Reply, ToolError,
@@ -16,14 +18,16 @@ use toolhub_core::{
 };
 
 use self::block::Blocks;
-use crate::truncate::truncate;
+use crate::{secret_mask::SecretMask, truncate::truncate};
 
 /// Longest `resultType` in an error text.
 const MAX_SHOWN_CHARS: usize = 80;
 
 /// What is known about the tool whose result is read.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct ExpectedResult {
+    /// The secrets that the server knows and must not reach a model.
+    pub(crate) secrets: Arc<SecretMask>,
     /// Its output schema.
     pub(crate) output: Option<Schema>,
     /// Whether it changes nothing, so that an error has no effect.
@@ -77,7 +81,7 @@ fn read_result(text: &str, expected: &ExpectedResult) -> Result<CallResult, Tool
             return Err(ToolError::new(text).uncounted().effect(effect));
         }
     };
-    match result.get("resultType") {
+    let read = match result.get("resultType") {
         None | Some(Value::Null) if is_task(&result) => Err(violation(TASK)),
         None | Some(Value::Null) => complete(result, expected, effect),
         Some(kind) => match kind.as_str() {
@@ -87,6 +91,18 @@ fn read_result(text: &str, expected: &ExpectedResult) -> Result<CallResult, Tool
             Some(kind) => Err(violation(&format!("its type is `{}`", truncate(kind, MAX_SHOWN_CHARS)))),
             None => Err(violation("its type is not a text")),
         },
+    };
+    mask(read, &expected.secrets)
+}
+
+/// Masks what a model or a person reads. The request state goes back to the server as it is.
+fn mask(read: Result<CallResult, ToolError>, secrets: &SecretMask) -> Result<CallResult, ToolError> {
+    match read.map_err(|error| secrets.error(error))? {
+        CallResult::Complete { reply, mismatch } => Ok(CallResult::Complete { reply: secrets.reply(reply), mismatch }),
+        CallResult::InputRequired(mut asked) => {
+            asked.requests.values_mut().for_each(|request| secrets.value(request));
+            Ok(CallResult::InputRequired(asked))
+        }
     }
 }
 

@@ -155,6 +155,16 @@ fn texts_lose_hidden_characters_and_are_bounded() {
 }
 
 #[test]
+fn secrets_of_the_server_are_masked_in_definitions() {
+    let options = CatalogOptions { secrets: Arc::new(SecretMask::new(["s3cr3t"])), ..options() };
+    let tool =
+        json!({"name": "a", "description": "key s3cr3t", "inputSchema": {"properties": {"k": {"default": "s3cr3t"}}}});
+    let tool = read_with(json!([tool]), &options).tools.remove(0);
+    assert_eq!(tool.description, "key ••••");
+    assert!(!format!("{:?} {:?}", tool.parameters, tool.definition).contains("s3cr3t"));
+}
+
+#[test]
 fn names_are_legal_stable_and_unique() {
     let long = "x".repeat(100);
     let catalog =

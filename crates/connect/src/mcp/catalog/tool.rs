@@ -79,7 +79,7 @@ impl<'a> RawTool<'a> {
 
     /// Reads the whole tool.
     pub(super) fn read(&self, name: ToolName, options: &CatalogOptions) -> Result<ListedTool, Quarantined> {
-        let definition = self.definition().map_err(|reason| self.quarantine(reason))?;
+        let definition = self.definition(options).map_err(|reason| self.quarantine(reason))?;
         let mut notes = Vec::new();
         let input = definition.member("inputSchema").cloned();
         let parameters = parameters(input, &mut notes).map_err(|reason| self.quarantine(reason))?;
@@ -109,8 +109,8 @@ impl<'a> RawTool<'a> {
         })
     }
 
-    /// What the server sent, parsed within limits.
-    fn definition(&self) -> Result<SentDefinition, String> {
+    /// What the server sent, parsed within limits, without secrets.
+    fn definition(&self, options: &CatalogOptions) -> Result<SentDefinition, String> {
         if self.bytes > MAX_TOOL_BYTES {
             return Err(format!("its definition has {} bytes, at most {MAX_TOOL_BYTES} are allowed", self.bytes));
         }
@@ -126,11 +126,12 @@ impl<'a> RawTool<'a> {
         let mut definition = Map::new();
         for (member, raw) in members {
             let Some(raw) = raw else { continue };
-            let value: Value =
+            let mut value: Value =
                 json::parse(raw.get().as_bytes(), JsonLimits::default()).map_err(|error| match error {
                     JsonError::Invalid(_) => format!("its `{member}` is not valid JSON"),
                     limit => format!("its `{member}` is refused: {limit}"),
                 })?;
+            options.secrets.value(&mut value);
             definition.insert(member.to_owned(), value);
         }
         Ok(SentDefinition::new(definition))

@@ -91,14 +91,19 @@ fn mime_type(members: &mut Map<String, Value>) -> Option<String> {
     text(members, "mimeType").filter(|kind| kind.contains('/') && kind.len() <= MAX_MIME_TYPE_LEN)
 }
 
-/// Bytes in base64, without line ends. Anything else would make a provider refuse the whole conversation.
+/// Bytes in base64, without line ends and with padding. Anything else would make a provider refuse the whole conversation.
 fn base64(members: &mut Map<String, Value>, name: &str) -> Option<String> {
     let mut data = text(members, name)?;
     data.retain(|c| !c.is_ascii_whitespace());
-    let digits = data.trim_end_matches('=');
+    data.truncate(data.trim_end_matches('=').len());
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
-    let is_valid = digits.bytes().all(is_digit) && digits.len() % 4 != 1 && data.len() - digits.len() <= 2;
-    is_valid.then_some(data)
+    if data.len() % 4 == 1 || !data.bytes().all(is_digit) {
+        return None;
+    }
+    while !data.len().is_multiple_of(4) {
+        data.push('=');
+    }
+    Some(data)
 }
 
 /// `1 content block of type `x` was left out: not understood`, one line per type.

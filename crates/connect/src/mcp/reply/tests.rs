@@ -20,7 +20,7 @@ fn reply_of(result: Value) -> Reply {
 
 #[track_caller]
 fn error_of(text: &str, read_only: bool) -> ToolError {
-    read_result(text, &ExpectedResult { output: None, read_only }).unwrap_err()
+    read_result(text, &ExpectedResult { read_only, ..ExpectedResult::default() }).unwrap_err()
 }
 
 /// The content as the server sent it, and the output.
@@ -44,7 +44,7 @@ fn every_kind_of_block_passes() {
     let blocks = json!([
         {"type": "text", "text": "a"},
         {"type": "image", "data": "aGk=", "mimeType": "image/png"},
-        {"type": "audio", "data": "aGk", "mimeType": "audio/wav"},
+        {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
         {"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "description": "An a",
          "mimeType": "text/plain", "size": 3},
         {"type": "resource", "resource": {"uri": "file:///b", "mimeType": "text/plain", "text": "inside"}},
@@ -56,6 +56,7 @@ fn every_kind_of_block_passes() {
     annotated[0]["annotations"] = json!({"audience": ["nobody"], "priority": "high"});
     annotated[1]["_meta"] = json!([1]);
     annotated[1]["data"] = json!("aG\r\nk=");
+    annotated[2]["data"] = json!("aGk");
     check(json!({ "content": annotated }), json!("a\nb"), blocks);
 }
 
@@ -165,7 +166,7 @@ fn questions_of_the_server_are_kept_as_they_are() {
 #[test]
 fn output_that_does_not_fit_its_schema_passes_and_is_reported_without_its_values() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    let expected = ExpectedResult { output: Some(Schema::compile_any(schema).unwrap()), read_only: false };
+    let expected = ExpectedResult { output: Some(Schema::compile_any(schema).unwrap()), ..ExpectedResult::default() };
     let mismatch = |result: Value| match read_value(result, &expected).unwrap() {
         CallResult::Complete { reply, mismatch } => (reply.output, mismatch),
         other => panic!("{other:?}"),
@@ -179,6 +180,20 @@ fn output_that_does_not_fit_its_schema_passes_and_is_reported_without_its_values
     assert!(reason.unwrap().contains("no `structuredContent`"));
     let failed = read_value(json!({"isError": true, "content": []}), &expected);
     assert!(failed.is_err(), "an error needs no output");
+}
+
+#[test]
+fn secrets_of_the_server_are_masked_except_where_the_server_needs_them() {
+    let expected = ExpectedResult { secrets: Arc::new(SecretMask::new(["s3cr3t"])), ..ExpectedResult::default() };
+    let read = |result: Value| read_value(result, &expected);
+    let text = json!([{"type": "text", "text": "it is s3cr3t"}]);
+    let reply = Reply::from(json!("it is ••••"));
+    assert_eq!(read(json!({ "content": text })).unwrap(), CallResult::Complete { reply, mismatch: None });
+    assert_eq!(read(json!({"content": text, "isError": true})).unwrap_err().model.as_deref(), Some("it is ••••"));
+    let asked = json!({"resultType": "input_required", "inputRequests": {"a": {"message": "s3cr3t?"}}, "requestState": "s3cr3t"});
+    let CallResult::InputRequired(asked) = read(asked).unwrap() else { panic!("it is a question") };
+    assert_eq!(asked.requests["a"], json!({"message": "••••?"}));
+    assert_eq!(asked.request_state.as_deref(), Some("s3cr3t"));
 }
 
 #[tokio::test]
@@ -210,7 +225,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn no_text_breaks_the_reader(value in any_json(), content in any_json(), text in ".{0,40}") {
-        let expected = ExpectedResult { output: Schema::compile_any(json!({"type": "object"})).ok(), read_only: false };
+        let expected = ExpectedResult { output: Schema::compile_any(json!({"type": "object"})).ok(), ..ExpectedResult::default() };
         let _ = read_value(value, &expected);
         let _ = read_value(json!({"content": content}), &expected);
         let _ = read_result(&text, &expected);
