@@ -194,6 +194,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
     fn page(names: impl IntoIterator<Item = usize>, cursor: Value) -> String {
         let tools: Vec<Value> = names.into_iter().map(|name| json!({"name": name.to_string()})).collect();
         json!({"tools": tools, "nextCursor": cursor}).to_string()

@@ -1,5 +1,7 @@
 //! Lists of servers, from their JSON text to tools.
 
+#![expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
+
 mod servers;
 
 use proptest::prelude::*;
@@ -23,7 +25,6 @@ fn options() -> CatalogOptions {
     CatalogOptions { prefix: "fs".into(), ..CatalogOptions::default() }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 fn read_with(tools: Value, options: &CatalogOptions) -> Catalog {
     read_list(&raw_list(&json!({ "tools": tools }).to_string()), options)
 }

@@ -171,25 +171,25 @@ fn parameters(sent: Option<Value>, notes: &mut Vec<String>) -> Result<Schema, St
     }
     // The tool has a description of its own.
     members.remove("description");
-    compile(members.into(), Schema::compile, notes).map_err(|error| format!("its `inputSchema` is refused: {error}"))
+    compile(&members.into(), Schema::compile, notes).map_err(|error| format!("its `inputSchema` is refused: {error}"))
 }
 
 /// The output schema; a tool is still useful without one.
 fn output_schema(sent: &Value, notes: &mut Vec<String>) -> Option<Schema> {
     let upgraded = draft::upgrade(sent, &strip_hidden);
-    let compiled = compile(upgraded, Schema::compile_any, notes);
+    let compiled = compile(&upgraded, Schema::compile_any, notes);
     compiled.map_err(|error| notes.push(format!("its `outputSchema` is left out: {error}"))).ok()
 }
 
 /// Compiles a schema, without the patterns that cannot be checked.
 fn compile(
-    schema: Value,
+    schema: &Value,
     compile: fn(Value) -> Result<Schema, SchemaError>,
     notes: &mut Vec<String>,
 ) -> Result<Schema, SchemaError> {
     match compile(schema.clone()) {
         Err(SchemaError::Pattern(_)) => {
-            let (loosened, removed) = schema::without_unsupported_patterns(&schema);
+            let (loosened, removed) = schema::without_unsupported_patterns(schema);
             let compiled = compile(loosened)?;
             notes.extend(removed.iter().map(|pattern| {
                 format!("the pattern `{}` is not checked", truncate(&strip_hidden(pattern), MAX_SHOWN_CHARS))
