@@ -212,12 +212,27 @@ impl Command {
         self.limits.grace
     }
 
+    /// Checks the settings that do not depend on the machine.
+    ///
+    /// # Errors
+    /// Names the invalid setting.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn check_settings(&self) -> Result<(), CommandError> {
+        self.validate()
+    }
+
+    /// The program, for people.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn program_text(&self) -> String {
+        self.program.to_string_lossy().into_owned()
+    }
+
     fn config(&self) -> serde_json::Value {
         json!({"command": self.program.to_string_lossy()})
     }
 
     /// What the program does depends on this. The values of variables are left out, so that a new secret voids no grant.
-    fn implementation(&self) -> serde_json::Value {
+    pub(crate) fn implementation(&self) -> serde_json::Value {
         let env: Vec<&String> = self.env.keys().collect();
         let program = self.program.to_string_lossy();
         json!({"program": program, "args": self.args, "cwd": self.cwd, "env": env, "passEnv": self.pass_env})

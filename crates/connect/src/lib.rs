@@ -8,7 +8,7 @@
 pub mod command;
 pub mod config;
 #[cfg(feature = "mcp")]
-mod mcp;
+pub mod mcp;
 pub mod openapi;
 mod percent_encode;
 pub mod rest;

@@ -1,15 +1,23 @@
 //! Tools of MCP servers.
 //!
-//! In: a program or an address that speaks MCP. Out: the tools it lists, and the results of calls to them. `wire` transports
-//! messages, `connection` is one live connection to a server, `error` maps failures to the errors of calls, `catalog` turns lists into
-//! definitions of tools, `reply` turns results into replies.
-
-#![allow(dead_code, unused_imports, reason = "used by the supervisor, which is built next")]
+//! In: a program or an address that speaks MCP. Out: a source of tools: those that it lists, while it is connected. `supervisor` keeps
+//! a server connected, `registration` turns its list into registered tools, `executor` runs their calls. Below them: `catalog` reads
+//! lists, `reply` results, `error` failures; `connection` is one live connection, `wire` transports its messages.
 
 mod catalog;
 mod connection;
+mod connections;
 mod era;
 mod error;
+mod executor;
 mod log_ring;
+mod pins;
+mod registration;
 mod reply;
+mod server;
+mod source;
+mod supervisor;
 mod wire;
+
+pub use server::{McpServer, McpServerError, Protocol};
+pub use source::McpSource;

@@ -347,6 +347,8 @@ impl EventKind {
                 | Self::ApprovalRequested { .. }
                 | Self::ApprovalResolved { .. }
                 | Self::ConfigReloaded { .. }
+                | Self::ServerConnected { .. }
+                | Self::ServerDisconnected { .. }
         )
     }
 

@@ -2,6 +2,7 @@
 //!
 //! In: the command, and the hub's own environment. Out: all variables of the program, and which of their values are secrets.
 
+use std::sync::Arc;
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
@@ -36,9 +37,9 @@ pub(super) fn variables(command: &Command) -> BTreeMap<OsString, OsString> {
 #[derive(Debug, Default)]
 pub(crate) struct ProgramSecrets {
     /// The values of all configured variables, for errors and logs.
-    pub(crate) all: SecretMask,
+    pub(crate) all: Arc<SecretMask>,
     /// The values of those with a secret name, for results: others may be part of a useful result.
-    pub(crate) named: SecretMask,
+    pub(crate) named: Arc<SecretMask>,
 }
 
 /// The values to mask: those of the configured variables and declared texts, and each line of multi-line values, because the output is read line by line.
@@ -49,7 +50,7 @@ pub(super) fn secrets(command: &Command, variables: &BTreeMap<OsString, OsString
         let values = names.filter_map(|name| variables.get(OsStr::new(name))?.to_str());
         let values = values.chain(command.secret_texts.iter().map(SecretText::reveal));
         let parts = values.flat_map(|value| std::iter::once(value).chain(value.lines()));
-        SecretMask::new(parts.filter(|part| part.len() >= MIN_SECRET_LEN))
+        Arc::new(SecretMask::new(parts.filter(|part| part.len() >= MIN_SECRET_LEN)))
     };
     ProgramSecrets { all: mask(|_| true), named: mask(is_secret_setting) }
 }

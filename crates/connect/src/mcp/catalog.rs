@@ -18,7 +18,7 @@ use toolhub_core::{Annotations, Glob, Kind, ToolBuilder, ToolName, offload, sche
 
 pub(crate) use self::{
     definition::SentDefinition,
-    pages::{ListError, ListReader, RawList, Step},
+    pages::{ListReader, RawList, Step},
 };
 use crate::secret_mask::SecretMask;
 
@@ -69,8 +69,6 @@ pub(crate) struct ListedTool {
     pub(crate) annotations: Annotations,
     /// What the server sent.
     pub(crate) definition: SentDefinition,
-    /// The digest of `definition`.
-    pub(crate) digest: String,
     /// What of the definition was left out.
     pub(crate) notes: Vec<String>,
 }

@@ -229,7 +229,7 @@ impl Connection {
 
     /// Closes the connection and waits until its process is gone: closed stdin, SIGTERM, SIGKILL. Dropping a connection does the
     /// same without waiting.
-    pub(crate) async fn close(self) {
+    pub(crate) async fn close(&self) {
         self.lifecycle.request_close();
         self.lifecycle.released().await;
     }

@@ -1,7 +1,8 @@
 //! The two eras of the MCP protocol.
 
 /// How a connection is set up, and what its messages look like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Era {
     /// Up to 2025-11-25: `initialize`, then a session in which the server may send requests, too.
     Legacy,

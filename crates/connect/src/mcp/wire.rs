@@ -17,7 +17,8 @@ mod updates;
 pub(crate) use exchange::{Exchange, RequestError, Unsent};
 pub(crate) use lifecycle::{End, EndCause, Lifecycle};
 pub(crate) use message::{JsonRpcFailure, Violation};
+#[cfg(test)]
 pub(crate) use question::{Question, QuestionKind};
 pub(crate) use router::Router;
-pub(crate) use stdio::{StdioConnection, StdioSettings, StdioTransport, start};
+pub(crate) use stdio::{StdioSettings, start};
 pub(crate) use updates::{Update, UpdateReceiver, UpdateSender, updates};

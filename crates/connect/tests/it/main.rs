@@ -4,5 +4,7 @@
 mod command;
 mod config;
 mod grants;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod openapi;
 mod rest;

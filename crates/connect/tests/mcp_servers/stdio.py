@@ -146,6 +146,9 @@ def handle(message):
         result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}, "logging": {}}}
         info = {"io.modelcontextprotocol/serverInfo": {"name": "test", "version": "2"}}
         send(id=id, result={**result, "ttlMs": 0, "cacheScope": "private", "_meta": info})
+    elif method == "tools/list" and "TOOLS" in os.environ:
+        with open(os.environ["TOOLS"]) as file:
+            send(id=id, result={"tools": json.load(file)})
     elif method == "tools/list":
         page = int(params.get("cursor") or 0)
         following = {} if page == 2 else {"nextCursor": str(page + 1)}

@@ -119,6 +119,12 @@ impl RegistryError {
         }
     }
 
+    /// Whether a tool cannot be registered because of it.
+    #[must_use]
+    pub fn concerns(&self, tool: &ToolName) -> bool {
+        self.tools().contains(&tool)
+    }
+
     /// The single problems.
     #[must_use]
     pub fn problems(&self) -> &[Self] {

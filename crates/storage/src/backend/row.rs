@@ -49,11 +49,13 @@ pub enum Table {
     Runs,
     /// Messages of threads.
     Messages,
+    /// What is remembered of MCP servers: their protocol, and the approved definitions of their tools.
+    McpServers,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -73,6 +75,7 @@ impl Table {
         Self::Tools,
         Self::Runs,
         Self::Messages,
+        Self::McpServers,
     ];
 
     /// The row id of a thread's open run in the table [`Runs`](Self::Runs). There is at most one, and a thread that
@@ -109,6 +112,7 @@ impl Table {
             Self::Tools => "tools",
             Self::Runs => "runs",
             Self::Messages => "messages",
+            Self::McpServers => "mcp_servers",
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The definition of a tool as its server sent it: its digest, and how it differs from another one.
+//! The definition of a tool as its server sent it, and how it differs from another one.
 //!
-//! In: name, title, description, schemas and hints. Out: a digest that does not depend on the order of members, and the differences
-//! as lines for people. Hidden characters are shown as escapes there: they may be all that changed.
+//! In: name, title, description, schemas and hints. Out: the differences as lines for people; the order of members does not
+//! matter. Hidden characters are shown as escapes there: they may be all that changed.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolhub_core::{digest, hidden_chars::needs_escape};
+use toolhub_core::hidden_chars::needs_escape;
 
 /// Most lines of a comparison.
 const MAX_LINES: usize = 200;
@@ -17,7 +17,7 @@ const MAX_VALUE_CHARS: usize = 160;
 const CONTEXT_CHARS: usize = 30;
 
 /// What a server sent as the definition of a tool. Members that say nothing about its use, such as icons, are not part of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SentDefinition(Map<String, Value>);
 
@@ -28,11 +28,6 @@ impl SentDefinition {
 
     pub(super) fn member(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
-    }
-
-    /// A digest of the whole definition; the order of members does not matter.
-    pub(crate) fn digest(&self) -> String {
-        digest::hash_json(&Value::Object(self.0.clone()))
     }
 
     /// What is different in a newer definition: one line per member, such as
@@ -144,7 +139,7 @@ mod tests {
     fn check(old: Value, new: Value, lines: &[&str]) {
         let (old, new) = (definition(&old), definition(&new));
         assert_eq!(old.differences(&new), lines);
-        assert_eq!(old.digest() == new.digest(), lines.is_empty());
+        assert_eq!(old == new, lines.is_empty());
     }
 
     #[test]
@@ -192,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_the_same_in_any_order_and_after_it_was_stored() {
+    fn a_definition_is_the_same_in_any_order_and_after_it_was_stored() {
         let parse = |text: &str| serde_json::from_str::<SentDefinition>(text).unwrap();
         let one = parse(r#"{"name":"a","inputSchema":{"type":"object","properties":{"x":{},"y":{}}}}"#);
         let other = parse(r#"{"inputSchema":{"properties":{"y":{},"x":{}},"type":"object"},"name":"a"}"#);
-        assert_eq!(one.digest(), other.digest());
-        assert_eq!(parse(&serde_json::to_string(&one).unwrap()).digest(), one.digest());
+        assert_eq!(one, other);
+        assert_eq!(parse(&serde_json::to_string(&one).unwrap()), one);
     }
 }

@@ -225,12 +225,12 @@ fn the_owner_chooses_tools_by_the_names_of_the_server() {
 }
 
 #[test]
-fn the_digest_covers_what_the_server_sent_and_nothing_else() {
+fn the_definition_covers_what_the_server_sent_and_nothing_else() {
     let tool = |change: fn(&mut Value)| {
         let mut tool = json!({"name": "a", "title": "A", "description": "d", "inputSchema": {"type": "object"},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
         change(&mut tool);
-        one(tool).digest
+        one(tool).definition
     };
     let same = tool(|_| ());
     for other in [

@@ -103,7 +103,6 @@ impl<'a> RawTool<'a> {
             parameters,
             output,
             annotations,
-            digest: definition.digest(),
             definition,
             notes,
         })

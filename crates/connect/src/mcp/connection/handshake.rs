@@ -67,6 +67,13 @@ impl ConnectError {
     }
 }
 
+impl ConnectError {
+    /// Whether a server that was asked in the legacy era may be one of the modern era: it refused, or speaks another version.
+    pub(crate) fn suggests_modern(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Version { .. } | Self::InvalidAnswer)
+    }
+}
+
 fn is_legacy(version: &str) -> bool {
     ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.has_initialize() && known.as_str() == version)
 }

@@ -42,7 +42,11 @@ impl fmt::Display for End {
             EndCause::Violation(violation) => write!(f, "the server violated the MCP protocol: {violation}")?,
             EndCause::Closed => f.write_str("the connection was closed")?,
         }
-        if self.stderr.is_empty() { Ok(()) } else { write!(f, "; its stderr ends with:\n{}", self.stderr) }
+        // One line: this is also the reason of a tool's status. The others are among the log lines of the server.
+        match self.stderr.lines().rfind(|line| !line.trim().is_empty()) {
+            Some(line) => write!(f, "; the last line of its stderr: {}", line.trim()),
+            None => Ok(()),
+        }
     }
 }
 

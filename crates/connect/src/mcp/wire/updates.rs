@@ -20,7 +20,7 @@ const MAX_QUEUED: usize = 32;
 pub(crate) enum Update {
     Progress { done: f64, total: Option<f64>, message: Option<String> },
     Log { level: String, text: String },
-    Question(Question),
+    Question(#[cfg_attr(not(test), expect(dead_code, reason = "no caller can answer questions yet"))] Question),
 }
 
 /// A queue for the updates of one call. `accepts_questions`: whether its reader can answer.

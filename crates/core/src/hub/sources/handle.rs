@@ -82,7 +82,7 @@ impl SourceHandle {
             let is_healthy = statuses.facts(&key).is_some_and(|facts| match &facts.breaker {
                 // A breaker opened by an operator stays open.
                 Breaker::Open { cause, .. } => !matches!(cause, BreakerCause::ByHand { .. }),
-                _ => false,
+                Breaker::Closed => false,
             });
             // If the store does not accept it, the breaker stays open for its time.
             if is_healthy && let Err(error) = statuses.apply(&key, &StatusEvent::Healthy).await {

@@ -1,0 +1,158 @@
+//! The connections to one server: the supervisor's own, and one for each other tenant.
+//!
+//! In: the tenant of a call. Out: a live connection that no other tenant uses. The supervisor's connection, which also lists the
+//! tools, serves the default tenant; the others are made on first use and closed when idle. What one tenant leaves behind in a
+//! session is never seen by another.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use toolhub_core::{Effect, ErrorKind, ToolError, ids::Tenant};
+
+use super::{
+    connection::{ConnectError, Connection, ConnectionOptions, Endpoint},
+    era::Era,
+    error,
+    log_ring::LogRing,
+    server::McpServer,
+};
+
+/// How long a connection of a tenant may be idle.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// Maximum number of tenants with a connection of their own.
+const MAX_TENANTS: usize = 200;
+/// How long a write may take that the server does not accept.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(super) struct Connections {
+    endpoint: Endpoint,
+    options: ConnectionOptions,
+    own: Mutex<Own>,
+    tenants: Mutex<HashMap<Tenant, Arc<TenantConnection>>>,
+}
+
+/// The supervisor's connection, or why there is none.
+#[derive(Default)]
+struct Own {
+    connection: Option<Arc<Connection>>,
+    era: Option<Era>,
+}
+
+/// The connection of one tenant.
+struct TenantConnection {
+    /// Held while it connects, so that concurrent calls make one connection.
+    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    last_used: Mutex<Instant>,
+}
+
+impl Connections {
+    pub(super) fn new(server: &McpServer, logs: Arc<LogRing>) -> Self {
+        let options = ConnectionOptions {
+            startup_timeout: server.startup_timeout,
+            write_timeout: WRITE_TIMEOUT,
+            max_message: server.max_message,
+            elicitation: false,
+            sampling: false,
+            roots: server.roots.clone(),
+            logs,
+        };
+        Self {
+            endpoint: Endpoint::Stdio(server.command.clone()),
+            options,
+            own: Mutex::default(),
+            tenants: Mutex::default(),
+        }
+    }
+
+    /// A new connection.
+    pub(super) async fn open(&self, era: Era) -> Result<Connection, ConnectError> {
+        Connection::open(&self.endpoint, era, &self.options).await
+    }
+
+    /// Sets the supervisor's connection.
+    pub(super) fn set_own(&self, connection: Arc<Connection>) {
+        let mut own = self.own();
+        own.era = Some(connection.facts().era);
+        own.connection = Some(connection);
+    }
+
+    /// Takes the supervisor's connection, to close it.
+    pub(super) fn take_own(&self) -> Option<Arc<Connection>> {
+        self.own().connection.take()
+    }
+
+    /// The supervisor's connection.
+    pub(super) fn current(&self) -> Option<Arc<Connection>> {
+        self.own().connection.clone().filter(|connection| !connection.has_ended())
+    }
+
+    /// The connection for a call of a tenant.
+    pub(super) async fn for_tenant(&self, tenant: &Tenant) -> Result<Arc<Connection>, ToolError> {
+        if *tenant == Tenant::default() {
+            return self.current().ok_or_else(unreachable);
+        }
+        let era = self.own().era.ok_or_else(unreachable)?;
+        let slot = self.slot(tenant)?;
+        let mut connection = slot.connection.lock().await;
+        *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        if let Some(live) = connection.as_ref().filter(|connection| !connection.has_ended()) {
+            return Ok(live.clone());
+        }
+        *connection = None;
+        let new = self.open(era).await.map_err(|error| error::connect_error(&error))?;
+        Ok(connection.insert(Arc::new(new)).clone())
+    }
+
+    fn slot(&self, tenant: &Tenant) -> Result<Arc<TenantConnection>, ToolError> {
+        let mut tenants = self.tenants();
+        if let Some(slot) = tenants.get(tenant) {
+            return Ok(slot.clone());
+        }
+        if tenants.len() >= MAX_TENANTS {
+            let text = format!("{MAX_TENANTS} tenants have a connection to this MCP server already");
+            return Err(ToolError::operator_only(ErrorKind::Overloaded, text).effect(Effect::None));
+        }
+        let slot =
+            TenantConnection { connection: tokio::sync::Mutex::new(None), last_used: Mutex::new(Instant::now()) };
+        Ok(tenants.entry(tenant.clone()).or_insert(Arc::new(slot)).clone())
+    }
+
+    /// Closes the connections of tenants that have not used them for a while.
+    pub(super) fn close_idle(&self) {
+        self.tenants().retain(|_, slot| {
+            let last_used = *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_used = match slot.connection.try_lock() {
+                Ok(connection) => connection.as_ref().is_some_and(|connection| connection.in_flight() > 0),
+                Err(_) => true,
+            };
+            is_used || last_used.elapsed() < IDLE_TIMEOUT
+        });
+    }
+
+    /// Takes all connections, to close them.
+    pub(super) async fn take_all(&self) -> Vec<Arc<Connection>> {
+        let slots: Vec<_> = self.tenants().drain().map(|(_, slot)| slot).collect();
+        let mut all: Vec<_> = self.take_own().into_iter().collect();
+        for slot in slots {
+            all.extend(slot.connection.lock().await.take());
+        }
+        all
+    }
+
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tenants(&self) -> MutexGuard<'_, HashMap<Tenant, Arc<TenantConnection>>> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unreachable() -> ToolError {
+    let text = "there is no connection to the MCP server; it is being made anew";
+    ToolError::operator_only(ErrorKind::UpstreamUnreachable, text).connecting().effect(Effect::None)
+}

@@ -1,0 +1,169 @@
+//! Registers the tools of a list: compares them with the approved definitions, and replaces what changed in the hub.
+//!
+//! In: a catalog. Out: registered tools, tools that wait for approval, and tools in quarantine, all in the status of the source.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use serde_json::json;
+use toolhub_core::{
+    CallError, ErrorKind, SourceHandle, SourceTool, SourceToolState, ToolBuilder, ToolHub, backend::StoreError, suggest,
+};
+
+use super::{
+    catalog::{Catalog, ListedTool, SentDefinition},
+    executor::McpExecutor,
+    pins::{PendingDefinition, ServerMemory},
+    source::McpSource,
+};
+
+/// The last list that was registered.
+#[derive(Default)]
+pub(super) struct Registered(Option<Catalog>);
+
+/// Registers the tools of a new list.
+pub(super) async fn register(source: &McpSource, handle: &SourceHandle, catalog: Catalog) -> Result<(), StoreError> {
+    let mut registered = source.registering.lock().await;
+    if let Some(hub) = handle.hub() {
+        register_catalog(source, handle, &hub, &catalog).await?;
+    }
+    registered.0 = Some(catalog);
+    Ok(())
+}
+
+/// Approves pending definitions and registers them.
+pub(super) async fn approve(
+    source: &McpSource,
+    handle: &SourceHandle,
+    names: &[String],
+) -> Result<Vec<String>, CallError> {
+    let registered = source.registering.lock().await;
+    let Some(hub) = handle.hub() else { return Ok(Vec::new()) };
+    let pending = source.status().pending.clone();
+    if let Some(unknown) = names.iter().find(|name| !pending.iter().any(|tool| tool.name == **name)) {
+        let closest = suggest::closest(unknown, pending.iter().map(|tool| tool.name.as_str()), 1);
+        let hint = closest.first().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let text = format!("no definition of `{unknown}` waits for approval{hint}");
+        return Err(CallError::new(ErrorKind::ToolNotFound).operator(text));
+    }
+    let chosen: Vec<_> = pending.iter().filter(|tool| names.is_empty() || names.contains(&tool.name)).collect();
+    let memory = ServerMemory::new(hub.store(), &source.server.name);
+    let pins = chosen.iter().map(|tool| (tool.name.clone(), tool.current.clone())).collect();
+    memory.save_pins(pins, hub.now()).await?;
+    if let Some(catalog) = &registered.0 {
+        register_catalog(source, handle, &hub, catalog).await?;
+    }
+    Ok(chosen.iter().map(|tool| tool.name.clone()).collect())
+}
+
+async fn register_catalog(
+    source: &McpSource,
+    handle: &SourceHandle,
+    hub: &ToolHub,
+    catalog: &Catalog,
+) -> Result<(), StoreError> {
+    let pending = find_pending(source, hub, catalog).await?;
+    let is_pending = |tool: &ListedTool| pending.iter().any(|pending| pending.name == tool.original_name);
+    let builders = catalog.tools.iter().map(|tool| builder(source, tool, is_pending(tool))).collect();
+    let refused = handle.replace_tools(builders).await;
+    let mut tools = Vec::new();
+    for tool in &catalog.tools {
+        let is_refused = refused.iter().find(|problem| problem.concerns(&tool.name));
+        let (state, reason) = match is_refused {
+            Some(problem) => (SourceToolState::Quarantined, Some(problem.to_string())),
+            None if is_pending(tool) => (SourceToolState::PendingApproval, None),
+            None => (SourceToolState::Registered, None),
+        };
+        let tool_name = is_refused.is_none().then(|| tool.name.clone());
+        tools.push(SourceTool { name: tool.original_name.clone(), tool_name, state, reason });
+    }
+    tools.extend(catalog.quarantined.iter().map(|tool| SourceTool {
+        name: tool.original_name.clone(),
+        tool_name: None,
+        state: SourceToolState::Quarantined,
+        reason: Some(tool.reason.clone()),
+    }));
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    for tool in tools.iter().filter(|tool| tool.state == SourceToolState::Quarantined) {
+        let (server, reason) = (source.server.name.as_str(), tool.reason.as_deref());
+        tracing::warn!(server, tool = tool.name, reason, "a tool of an MCP server cannot be offered");
+    }
+    let mut status = source.status();
+    (status.tools, status.pending, status.notes) = (tools, pending, notes(catalog));
+    Ok(())
+}
+
+/// What a person should know about the list and its tools.
+fn notes(catalog: &Catalog) -> Vec<String> {
+    let of_tool = |tool: &ListedTool| {
+        let name = tool.original_name.clone();
+        tool.notes.iter().map(move |note| format!("`{name}`: {note}")).collect::<Vec<_>>()
+    };
+    catalog.notes.iter().cloned().chain(catalog.tools.iter().flat_map(of_tool)).collect()
+}
+
+/// The tools whose definition is not approved. The first list of a server is approved as a whole.
+async fn find_pending(
+    source: &McpSource,
+    hub: &ToolHub,
+    catalog: &Catalog,
+) -> Result<Vec<PendingDefinition>, StoreError> {
+    if !source.server.is_pinned() {
+        return Ok(Vec::new());
+    }
+    let memory = ServerMemory::new(hub.store(), &source.server.name);
+    let remembered = memory.load(hub.now()).await?;
+    let Some(pins) = remembered.pins else {
+        let all = catalog.tools.iter().map(|tool| (tool.original_name.clone(), tool.definition.clone())).collect();
+        memory.save_pins(all, hub.now()).await?;
+        if let Some(connection) = source.connections.current() {
+            memory.save_server(connection.facts().era, true, hub.now()).await?;
+        }
+        return Ok(Vec::new());
+    };
+    Ok(compare(&pins, catalog))
+}
+
+fn compare(pins: &BTreeMap<String, SentDefinition>, catalog: &Catalog) -> Vec<PendingDefinition> {
+    let differs = |tool: &&ListedTool| pins.get(&tool.original_name) != Some(&tool.definition);
+    let pending = catalog.tools.iter().filter(differs).map(|tool| PendingDefinition {
+        name: tool.original_name.clone(),
+        approved: pins.get(&tool.original_name).cloned(),
+        current: tool.definition.clone(),
+    });
+    pending.collect()
+}
+
+fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuilder {
+    let server = &source.server;
+    let executor = McpExecutor {
+        connections: source.connections.clone(),
+        tool: tool.original_name.clone(),
+        output: tool.output.clone(),
+        has_warned: AtomicBool::new(false),
+    };
+    let mut policy = server.policy.clone();
+    // What an imported tool does is not known: a person decides, unless the owner has said something else.
+    let asks = !server.trust && !tool.annotations.read_only;
+    policy.confirm = policy.confirm.or(asks.then_some(true));
+    let builder = tool
+        .builder(&server.name)
+        .config(json!({"server": server.name}))
+        .implementation(&server.command.implementation())
+        .executor(Arc::new(executor))
+        .policy(|own| *own = policy);
+    let builder = match server.refinements.get(&tool.original_name) {
+        Some(refine) => refine(builder),
+        None => builder,
+    };
+    if is_pending {
+        let name = &server.name;
+        builder.pending_approval(format!(
+            "`toolhub mcp diff {name}` shows what changed, `toolhub mcp approve {name}` accepts it"
+        ))
+    } else {
+        builder
+    }
+}

@@ -1,0 +1,295 @@
+//! `McpServer`: the settings of one server.
+//!
+//! In: settings in any order. Out: a source of tools, or what is wrong with the settings.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use toolhub_core::{Glob, Policy, ToolBuilder, ToolName};
+
+use super::{connection::Root, source::McpSource};
+use crate::command::{Command, CommandError, Guard};
+
+/// How long a server may take to start, unless its settings say otherwise.
+pub(super) const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_MAX_TOOLS: usize = 1_000;
+const DEFAULT_MAX_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// Changes one tool of a server before it is registered.
+pub(super) type Refine = Arc<dyn Fn(ToolBuilder) -> ToolBuilder + Send + Sync>;
+
+/// Which protocol a server is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// The one that was found out before; otherwise the modern one, then the legacy one.
+    #[default]
+    Auto,
+    /// Revisions up to 2025-11-25, which begin with `initialize`.
+    Legacy,
+    /// Revision 2026-07-28, which has no sessions.
+    Modern,
+}
+
+/// An MCP server whose tools are offered by the hub.
+///
+/// ```
+/// use std::time::Duration;
+/// use toolhub_connect::mcp::McpServer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let files = McpServer::stdio("fs", "npx")
+///     .args(["-y", "@modelcontextprotocol/server-filesystem", "/srv/files"])
+///     .read_only(["read_*", "list_*"])
+///     .tool("write_file", |tool| tool.confirm().timeout(Duration::from_secs(20)))
+///     .source()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "a server is not a source of tools yet: finish it with `source`"]
+pub struct McpServer {
+    pub(super) name: String,
+    pub(super) command: Command,
+    pub(super) enabled: bool,
+    pub(super) prefix: Option<String>,
+    pub(super) include: Vec<String>,
+    pub(super) exclude: Vec<String>,
+    pub(super) trust: bool,
+    pub(super) read_only: Vec<String>,
+    pub(super) idempotent: Vec<String>,
+    pub(super) pin: Option<bool>,
+    pub(super) protocol: Protocol,
+    pub(super) startup_timeout: Duration,
+    pub(super) max_tools: usize,
+    pub(super) max_message: usize,
+    pub(super) roots: Vec<Root>,
+    pub(super) policy: Policy,
+    pub(super) refinements: BTreeMap<String, Refine>,
+}
+
+/// Why a server cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum McpServerError {
+    /// The name cannot begin the names of tools.
+    #[error("`{0}` cannot be the name of an MCP server: use letters, digits, `_` and `-`")]
+    Name(String),
+    /// A pattern is not valid.
+    #[error("`{setting}` of the MCP server `{server}`: {reason}")]
+    Pattern {
+        /// The server.
+        server: String,
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The program cannot be started like this.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+impl McpServer {
+    /// A server that is a program, which speaks on its stdin and stdout.
+    pub fn stdio(name: impl Into<String>, program: impl Into<PathBuf>) -> Self {
+        Self::from_command(name, Command::new(program))
+    }
+
+    /// A server that is this program.
+    pub fn from_command(name: impl Into<String>, command: Command) -> Self {
+        Self {
+            name: name.into(),
+            command,
+            enabled: true,
+            prefix: None,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            trust: false,
+            read_only: Vec::new(),
+            idempotent: Vec::new(),
+            pin: None,
+            protocol: Protocol::Auto,
+            startup_timeout: DEFAULT_STARTUP_TIMEOUT,
+            max_tools: DEFAULT_MAX_TOOLS,
+            max_message: DEFAULT_MAX_MESSAGE,
+            roots: Vec::new(),
+            policy: Policy::default(),
+            refinements: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an argument of the program.
+    pub fn arg(self, arg: impl Into<String>) -> Self {
+        self.command(|command| command.arg(arg))
+    }
+
+    /// Adds arguments of the program.
+    pub fn args<A: Into<String>>(self, args: impl IntoIterator<Item = A>) -> Self {
+        self.command(|command| command.args(args))
+    }
+
+    /// Sets an environment variable of the program. The value is never printed.
+    pub fn env(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.command(|command| command.env(name, value))
+    }
+
+    /// Passes on a variable of the hub's own environment.
+    pub fn pass_env(self, name: impl Into<String>) -> Self {
+        self.command(|command| command.pass_env(name))
+    }
+
+    /// Sets the working directory of the program.
+    pub fn cwd(self, folder: impl Into<PathBuf>) -> Self {
+        self.command(|command| command.cwd(folder))
+    }
+
+    /// Runs the program under a guard process, so that none of its descendants outlives the hub.
+    pub fn guard(self, guard: Guard) -> Self {
+        self.command(|command| command.guard(guard))
+    }
+
+    fn command(mut self, change: impl FnOnce(Command) -> Command) -> Self {
+        self.command = change(self.command);
+        self
+    }
+
+    /// Does not start the server, and offers none of its tools.
+    pub fn disabled(mut self) -> Self {
+        self.enabled = false;
+        self
+    }
+
+    /// The prefix of the names of its tools: `fs` makes `fs__read`. Default: the name of the server; an empty text keeps the names.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Offers only the tools whose names match one of these globs.
+    pub fn include<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.include.extend(tools.into_iter().map(Into::into));
+        self
+    }
+
+    /// Does not offer the tools whose names match one of these globs.
+    pub fn exclude<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.exclude.extend(tools.into_iter().map(Into::into));
+        self
+    }
+
+    /// Believes what the server says about the effects of its tools, and does not pin their definitions.
+    pub fn trust(mut self) -> Self {
+        self.trust = true;
+        self
+    }
+
+    /// The tools that change nothing, as globs. A tool whose server denies it is not read-only.
+    pub fn read_only<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.read_only.extend(tools.into_iter().map(Into::into));
+        self
+    }
+
+    /// The tools for which calling them twice does no more than calling them once, as globs.
+    pub fn idempotent<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.idempotent.extend(tools.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether changed and new definitions wait for the approval of a person. Default: unless the server is trusted.
+    pub fn pin(mut self, pin: bool) -> Self {
+        self.pin = Some(pin);
+        self
+    }
+
+    /// Which protocol the server is asked for.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    /// How long the server may take to start and complete the handshake. Default: one minute.
+    pub fn startup_timeout(mut self, time: Duration) -> Self {
+        self.startup_timeout = time;
+        self
+    }
+
+    /// Maximum number of its tools. Default: 1,000.
+    pub fn max_tools(mut self, tools: usize) -> Self {
+        self.max_tools = tools;
+        self
+    }
+
+    /// Maximum size of one message of the server, in bytes. Default: 16 MiB.
+    pub fn max_message(mut self, bytes: usize) -> Self {
+        self.max_message = bytes;
+        self
+    }
+
+    /// Adds a folder that the server may ask for, as a `file:` URI.
+    pub fn root(mut self, uri: impl Into<String>) -> Self {
+        self.roots.push(Root { uri: uri.into(), name: None });
+        self
+    }
+
+    /// The policy of the calls of all its tools.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Changes one tool, by its name at the server, before it is registered.
+    pub fn tool(
+        mut self,
+        name: impl Into<String>,
+        change: impl Fn(ToolBuilder) -> ToolBuilder + Send + Sync + 'static,
+    ) -> Self {
+        self.refinements.insert(name.into(), Arc::new(change));
+        self
+    }
+
+    /// The source of its tools, for [`HubBuilder::source`](toolhub_core::HubBuilder::source).
+    ///
+    /// # Errors
+    /// When a setting is not valid.
+    pub fn source(self) -> Result<McpSource, McpServerError> {
+        McpSource::new(self)
+    }
+
+    /// Whether changed and new definitions wait for approval.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pin.unwrap_or(!self.trust)
+    }
+
+    pub(super) fn tool_prefix(&self) -> &str {
+        self.prefix.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The names that its tools can have.
+    pub(super) fn tool_names(&self) -> Vec<Glob> {
+        let pattern = match self.tool_prefix() {
+            "" => "*".into(),
+            prefix => format!("{prefix}__*"),
+        };
+        Glob::new(pattern).into_iter().collect()
+    }
+
+    /// Checks the name.
+    pub(super) fn check_name(&self) -> Result<(), McpServerError> {
+        let is_valid = ToolName::new(self.name.as_str()).is_ok();
+        let prefix = self.tool_prefix();
+        match is_valid && (prefix.is_empty() || ToolName::new(prefix).is_ok()) {
+            true => Ok(()),
+            false => Err(McpServerError::Name(if is_valid { prefix.into() } else { self.name.clone() })),
+        }
+    }
+
+    /// The globs of a setting.
+    pub(super) fn globs(&self, setting: &'static str, texts: &[String]) -> Result<Vec<Glob>, McpServerError> {
+        let globs = texts.iter().map(|text| Glob::new(text.as_str())).collect::<Result<_, _>>();
+        globs.map_err(|reason| McpServerError::Pattern { server: self.name.clone(), setting, reason })
+    }
+}
+
+impl std::fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpServer").field("name", &self.name).field("command", &self.command).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! `McpSource`: an MCP server as a source of tools.
+//!
+//! In: the settings of a server. Out: its tools in the hub while it is connected. `supervisor` connects and lists, `registration`
+//! turns lists into registered tools, `executor` runs calls on the connections in `connections`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, json};
+use tokio::sync::Notify;
+use toolhub_core::{
+    BoxFuture, CallError, DefinitionChange, Glob, SourceConnection, SourceHandle, SourceInfo, SourceTool, ToolSource,
+    clock::{Clock, SystemClock, Timestamp},
+};
+
+use super::{
+    catalog::CatalogOptions,
+    connection::PeerFacts,
+    connections::Connections,
+    log_ring::LogRing,
+    pins::PendingDefinition,
+    registration,
+    server::{McpServer, McpServerError},
+    supervisor,
+};
+
+/// An MCP server as a source of tools.
+pub struct McpSource {
+    pub(super) server: McpServer,
+    pub(super) catalog_options: CatalogOptions,
+    pub(super) connections: Arc<Connections>,
+    pub(super) logs: Arc<LogRing>,
+    pub(super) restart: Notify,
+    pub(super) status: Mutex<ServerStatus>,
+    /// The hub, while the source runs.
+    pub(super) handle: Mutex<Option<SourceHandle>>,
+    /// Held while tools are registered, so that an older list never replaces a newer one.
+    pub(super) registering: tokio::sync::Mutex<registration::Registered>,
+}
+
+/// What is known about the server now.
+#[derive(Debug)]
+pub(super) struct ServerStatus {
+    pub(super) connection: SourceConnection,
+    pub(super) since: Timestamp,
+    pub(super) last_error: Option<String>,
+    pub(super) next_attempt: Option<Timestamp>,
+    pub(super) facts: Option<PeerFacts>,
+    pub(super) tools: Vec<SourceTool>,
+    pub(super) pending: Vec<PendingDefinition>,
+    pub(super) notes: Vec<String>,
+}
+
+impl McpSource {
+    pub(super) fn new(server: McpServer) -> Result<Self, McpServerError> {
+        server.check_name()?;
+        server.command.check_settings()?;
+        let catalog_options = CatalogOptions {
+            prefix: server.tool_prefix().to_owned(),
+            include: server.globs("include", &server.include)?,
+            exclude: server.globs("exclude", &server.exclude)?,
+            trust: server.trust,
+            read_only: server.globs("read_only", &server.read_only)?,
+            idempotent: server.globs("idempotent", &server.idempotent)?,
+            secrets: Arc::default(),
+        };
+        let logs = LogRing::new(Arc::new(SystemClock));
+        let connection = if server.enabled { SourceConnection::Connecting } else { SourceConnection::Disabled };
+        let status = ServerStatus {
+            connection,
+            since: SystemClock.now(),
+            last_error: None,
+            next_attempt: None,
+            facts: None,
+            tools: Vec::new(),
+            pending: Vec::new(),
+            notes: Vec::new(),
+        };
+        Ok(Self {
+            connections: Arc::new(Connections::new(&server, logs.clone())),
+            server,
+            catalog_options,
+            logs,
+            restart: Notify::new(),
+            status: Mutex::new(status),
+            handle: Mutex::default(),
+            registering: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub(super) fn status(&self) -> MutexGuard<'_, ServerStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self) -> Option<SourceHandle> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl ServerStatus {
+    /// Changes the state of the connection.
+    pub(super) fn set_connection(&mut self, connection: SourceConnection, now: Timestamp) {
+        if self.connection != connection {
+            (self.connection, self.since) = (connection, now);
+        }
+    }
+}
+
+impl ToolSource for McpSource {
+    fn name(&self) -> &str {
+        &self.server.name
+    }
+
+    fn tool_names(&self) -> Vec<Glob> {
+        self.server.tool_names()
+    }
+
+    fn run(self: Arc<Self>, handle: SourceHandle) -> BoxFuture<'static, ()> {
+        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle.clone());
+        Box::pin(supervisor::run(self, handle))
+    }
+
+    fn info(&self) -> SourceInfo {
+        let status = self.status();
+        let mut details = Map::new();
+        details.insert("transport".into(), "stdio".into());
+        details.insert("command".into(), self.server.command.program_text().into());
+        if let Some(facts) = &status.facts {
+            details.insert("protocolVersion".into(), facts.protocol_version.as_str().into());
+            if let Some((name, version)) = &facts.server {
+                details.insert("serverInfo".into(), json!({"name": name, "version": version}));
+            }
+        }
+        if !status.notes.is_empty() {
+            details.insert("notes".into(), status.notes.clone().into());
+        }
+        SourceInfo {
+            name: self.server.name.clone(),
+            connection: status.connection,
+            since: status.since,
+            last_error: status.last_error.clone(),
+            next_attempt: status.next_attempt,
+            details,
+            tools: status.tools.clone(),
+        }
+    }
+
+    fn restart(&self) {
+        self.restart.notify_one();
+    }
+
+    fn pending_changes(&self) -> Vec<DefinitionChange> {
+        self.status().pending.iter().map(PendingDefinition::change).collect()
+    }
+
+    fn approve<'a>(&'a self, tools: &'a [String]) -> BoxFuture<'a, Result<Vec<String>, CallError>> {
+        Box::pin(async move {
+            match self.handle() {
+                Some(handle) => registration::approve(self, &handle, tools).await,
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+
+    fn log_lines(&self) -> Vec<String> {
+        let lines = self.logs.last(super::log_ring::MAX_LINES);
+        lines.into_iter().map(|line| format!("{} {}", line.at, line.text)).collect()
+    }
+}
+
+impl std::fmt::Debug for McpSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpSource").field("server", &self.server).finish_non_exhaustive()
+    }
+}

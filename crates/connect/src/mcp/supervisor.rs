@@ -1,0 +1,240 @@
+//! Keeps one server connected: connects, lists its tools, notices the end, and connects again.
+//!
+//! In: the settings of a server. Out: registered tools with a link that says whether the server is connected. The order is always:
+//! connect, list, listen for changes, serve calls. Nothing here waits for a server when the hub starts.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use toolhub_core::SourceConnection;
+use toolhub_core::{SourceHandle, clock::Clock as _, clock::SystemClock};
+
+use super::{
+    catalog::{self, CatalogOptions, ListReader, Step},
+    connection::{ConnectError, Connection, ListSubscription},
+    era::Era,
+    pins::ServerMemory,
+    registration,
+    server::Protocol,
+    source::McpSource,
+};
+
+/// Delays between attempts to connect.
+const MIN_DELAY: Duration = Duration::from_millis(500);
+const MAX_DELAY: Duration = Duration::from_secs(60);
+/// A connection that lived this long was healthy: the next delay is the shortest again.
+const HEALTHY_AFTER: Duration = Duration::from_secs(10);
+/// Changes of the list within this time are one.
+const DEBOUNCE: Duration = Duration::from_millis(300);
+/// How often the list is read again without a reported change: bounds of what the server says, and the default.
+const MIN_RELIST: Duration = Duration::from_secs(30);
+const MAX_RELIST: Duration = Duration::from_secs(3600);
+const DEFAULT_RELIST: Duration = Duration::from_secs(600);
+/// How often idle connections of tenants are closed.
+const IDLE_CHECK: Duration = Duration::from_secs(60);
+
+/// Why a connection is given up.
+enum Exit {
+    Stopped,
+    Restarted,
+    Lost(String),
+}
+
+/// Runs until the stop signal.
+pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
+    let stop = handle.stop_signal().clone();
+    if !source.server.enabled {
+        stop.cancelled().await;
+        return;
+    }
+    let mut delay = MIN_DELAY;
+    loop {
+        let started = Instant::now();
+        let exit = tokio::select! {
+            biased;
+            () = stop.cancelled() => Exit::Stopped,
+            () = source.restart.notified() => Exit::Restarted,
+            exit = connect_and_serve(&source, &handle) => exit,
+        };
+        close_all(&source, &handle, &exit).await;
+        let cause = match exit {
+            Exit::Stopped => return,
+            Exit::Restarted => {
+                delay = MIN_DELAY;
+                continue;
+            }
+            Exit::Lost(cause) => cause,
+        };
+        if started.elapsed() >= HEALTHY_AFTER {
+            delay = MIN_DELAY;
+        }
+        // Full jitter: many servers that were lost together do not come back together.
+        let wait = delay.mul_f64(fastrand::f64());
+        delay = (2 * delay).min(MAX_DELAY);
+        {
+            let mut status = source.status();
+            (status.last_error, status.next_attempt) = (Some(cause), Some(SystemClock.now() + wait));
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = source.restart.notified() => delay = MIN_DELAY,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Withholds the tools and closes all connections.
+async fn close_all(source: &McpSource, handle: &SourceHandle, exit: &Exit) {
+    let cause = match exit {
+        Exit::Stopped => "the server was removed or the hub stops",
+        Exit::Restarted => "the server is being restarted",
+        Exit::Lost(cause) => cause,
+    };
+    handle.disconnected(cause);
+    source.status().set_connection(SourceConnection::Disconnected, SystemClock.now());
+    let connections = match exit {
+        // Those of other tenants go on: nothing is wrong with them.
+        Exit::Lost(_) => source.connections.take_own().into_iter().collect(),
+        Exit::Stopped | Exit::Restarted => source.connections.take_all().await,
+    };
+    futures_util::future::join_all(connections.iter().map(|connection| connection.close())).await;
+}
+
+async fn connect_and_serve(source: &McpSource, handle: &SourceHandle) -> Exit {
+    let connection = match connect(source, handle).await {
+        Ok(connection) => Arc::new(connection),
+        Err(error) => return Exit::Lost(error.to_string()),
+    };
+    source.connections.set_own(connection.clone());
+    source.status().facts = Some(connection.facts().clone());
+    // Before the list, so that a change while it is read is not missed.
+    let mut changes = connection.list_changes();
+    let mut relist_after = match list(source, handle, &connection).await {
+        Ok(time) => time,
+        Err(cause) => return Exit::Lost(cause),
+    };
+    let mut subscription = listen(source, &connection).await;
+    handle.connected().await;
+    {
+        let mut status = source.status();
+        status.set_connection(SourceConnection::Connected, SystemClock.now());
+        (status.last_error, status.next_attempt) = (None, None);
+    }
+    let mut relist_at = Instant::now() + relist_after;
+    let mut idle_check = tokio::time::interval(IDLE_CHECK);
+    loop {
+        tokio::select! {
+            biased;
+            end = connection.ended() => return Exit::Lost(end.to_string()),
+            _ = idle_check.tick() => {
+                source.connections.close_idle();
+                continue;
+            }
+            Ok(()) = changes.changed() => {
+                // A burst of changes is one.
+                let _ = tokio::time::timeout(DEBOUNCE, connection.ended()).await;
+                changes.mark_unchanged();
+            }
+            () = ended(&mut subscription) => {
+                // Changes may have been missed.
+                let _ = tokio::time::timeout(DEBOUNCE, connection.ended()).await;
+                subscription = listen(source, &connection).await;
+            }
+            () = tokio::time::sleep_until(relist_at) => {}
+        }
+        match list(source, handle, &connection).await {
+            Ok(time) => relist_after = time,
+            // The tools of the last list stay.
+            Err(_) if connection.has_ended() => continue,
+            Err(cause) => {
+                tracing::warn!(server = source.server.name, cause, "the tools of an MCP server cannot be listed");
+                source.status().last_error = Some(cause);
+            }
+        }
+        relist_at = Instant::now() + relist_after;
+    }
+}
+
+/// Connects in the era that the settings name, that is remembered, or that the server turns out to speak.
+async fn connect(source: &McpSource, handle: &SourceHandle) -> Result<Connection, ConnectError> {
+    let hub = handle.hub();
+    let memory = hub.as_ref().map(|hub| ServerMemory::new(hub.store(), &source.server.name));
+    drop(hub);
+    let remembered = match &memory {
+        // Without an answer of the store the era is found out again.
+        Some(memory) => memory.load(SystemClock.now()).await.unwrap_or_default(),
+        None => Default::default(),
+    };
+    let connection = match source.server.protocol {
+        Protocol::Legacy => source.connections.open(Era::Legacy).await?,
+        Protocol::Modern => source.connections.open(Era::Modern).await?,
+        Protocol::Auto => {
+            let first = remembered.era.unwrap_or(Era::Modern);
+            match source.connections.open(first).await {
+                Ok(connection) => connection,
+                // A server that was updated speaks the other one by now.
+                Err(error) if first == Era::Legacy && error.suggests_modern() => {
+                    source.connections.open(Era::Modern).await?
+                }
+                Err(error) if first == Era::Modern && error.suggests_legacy() => {
+                    source.connections.open(Era::Legacy).await?
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let era = connection.facts().era;
+    if let Some(memory) = memory.filter(|_| remembered.era != Some(era)) {
+        // Only a hint for the next start.
+        let _ = memory.save_server(era, remembered.pins.is_some(), SystemClock.now()).await;
+    }
+    Ok(connection)
+}
+
+/// Reads the whole list and registers its tools. Returns when to read it again.
+async fn list(source: &McpSource, handle: &SourceHandle, connection: &Connection) -> Result<Duration, String> {
+    let facts = connection.facts();
+    let mut reader = ListReader::new(source.server.max_tools);
+    let raw = if facts.has_tools {
+        let mut cursor = None;
+        loop {
+            let page = tokio::time::timeout(source.server.startup_timeout, connection.list_page(cursor)).await;
+            let page = page.map_err(|_| "the server does not answer `tools/list`".to_owned())?;
+            let page = page.map_err(|error| super::error::request_error(error, true).to_string())?;
+            match reader.add(page).await.map_err(|error| error.to_string())? {
+                Step::Next(next, after) => (reader, cursor) = (next, Some(after)),
+                Step::Done(list) => break list,
+            }
+        }
+    } else {
+        Default::default()
+    };
+    let ttl = raw.ttl.map(|ttl| ttl.clamp(MIN_RELIST, MAX_RELIST));
+    let secrets = connection.secrets().named.clone();
+    let catalog = catalog::read(raw, CatalogOptions { secrets, ..source.catalog_options.clone() }).await;
+    registration::register(source, handle, catalog).await.map_err(|error| error.to_string())?;
+    let unreported = (!facts.reports_list_changes).then_some(DEFAULT_RELIST);
+    Ok(ttl.into_iter().chain(unreported).min().unwrap_or(MAX_RELIST))
+}
+
+/// Asks the server to report changes of its list, if it does that.
+async fn listen(source: &McpSource, connection: &Connection) -> Option<ListSubscription> {
+    if !connection.facts().reports_list_changes {
+        return None;
+    }
+    let listening = pin!(connection.listen());
+    match tokio::time::timeout(source.server.startup_timeout, listening).await {
+        Ok(Ok(subscription)) => Some(subscription),
+        _ => {
+            tracing::debug!(server = source.server.name, "an MCP server does not report changes of its list");
+            None
+        }
+    }
+}
+
+async fn ended(subscription: &mut Option<ListSubscription>) {
+    match subscription {
+        Some(subscription) => subscription.ended().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,109 @@
+//! MCP servers as sources of tools: real programs that speak MCP, through a hub.
+
+mod lifecycle;
+mod pins;
+mod tools;
+
+use std::{fs, time::Duration};
+
+use serde_json::{Value, json};
+use toolhub_connect::mcp::{McpServer, McpSource};
+use toolhub_core::{HubBuilder, SourceConnection, SourceInfo, StatusScope, ToolHub, status::ToolStatus};
+use toolhub_testkit::TempFolder;
+
+/// Generous timeout; only a failing test waits this long.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/stdio.py");
+
+/// The test server `t`, whose list is the file `tools.json` of a folder.
+struct TestServer {
+    folder: TempFolder,
+    flags: Vec<&'static str>,
+}
+
+impl TestServer {
+    fn new(tools: &Value) -> Self {
+        let server = Self { folder: TempFolder::new(), flags: Vec::new() };
+        server.set_tools(tools);
+        server
+    }
+
+    /// With flags that say what the server does wrong.
+    fn flags(mut self, flags: &[&'static str]) -> Self {
+        self.flags.extend(flags);
+        self
+    }
+
+    fn set_tools(&self, tools: &Value) {
+        fs::write(self.folder.join("tools.json"), tools.to_string()).unwrap();
+    }
+
+    /// The settings: all its tools are trusted to be read-only, so that calls need no approval.
+    fn server(&self) -> McpServer {
+        self.named("t")
+    }
+
+    fn named(&self, name: &str) -> McpServer {
+        McpServer::stdio(name, "python3")
+            .arg(SERVER)
+            .args(self.flags.iter().copied())
+            .env("TOOLS", self.folder.join("tools.json").to_string_lossy())
+            .read_only(["*"])
+    }
+}
+
+/// Definitions of tools that take anything.
+fn tools(names: &[&str]) -> Value {
+    names.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect()
+}
+
+fn source(server: McpServer) -> McpSource {
+    server.source().unwrap()
+}
+
+/// A hub with one server, connected.
+async fn connected(server: McpServer) -> ToolHub {
+    connected_hub(ToolHub::builder(), server).await
+}
+
+async fn connected_hub(builder: HubBuilder, server: McpServer) -> ToolHub {
+    let hub = builder.source(source(server)).build().await.unwrap();
+    wait_connected(&hub).await;
+    hub
+}
+
+async fn wait_connected(hub: &ToolHub) {
+    wait_for("the connection", || (info(hub).connection == SourceConnection::Connected).then_some(())).await;
+}
+
+/// What the first source says about itself.
+fn info(hub: &ToolHub) -> SourceInfo {
+    hub.sources()[0].info()
+}
+
+/// The text that a call returns.
+async fn text(hub: &ToolHub, tool: &str, arguments: Value) -> String {
+    let outcome = hub.call(tool, arguments).await;
+    assert!(outcome.is_success(), "{outcome:#?}");
+    outcome.output.as_str().map_or_else(|| outcome.output.to_string(), str::to_owned)
+}
+
+async fn shared_status(hub: &ToolHub, tool: &str) -> ToolStatus {
+    hub.tool_status(tool, StatusScope::Shared).await.unwrap().status
+}
+
+fn names(hub: &ToolHub) -> Vec<String> {
+    hub.list(&Default::default()).iter().map(|tool| tool.definition.name.to_string()).collect()
+}
+
+async fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let start = tokio::time::Instant::now();
+    loop {
+        if let Some(value) = poll() {
+            return value;
+        }
+        assert!(start.elapsed() < WAIT_TIMEOUT, "timed out waiting for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

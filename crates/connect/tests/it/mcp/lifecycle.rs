@@ -1,0 +1,94 @@
+//! Servers that are slow, end, change and come back.
+
+use std::time::Duration;
+
+use serde_json::json;
+use toolhub_connect::mcp::{McpServer, Protocol};
+use toolhub_core::{ErrorKind, SourceConnection, ToolHub, backend::Memory, status::ToolStatus};
+
+use super::{
+    TestServer, connected, connected_hub, info, names, shared_status, source, text, tools, wait_connected, wait_for,
+};
+
+#[tokio::test]
+async fn a_server_that_ends_withholds_all_its_tools_until_it_is_back() {
+    let server = TestServer::new(&tools(&["pid", "exit"]));
+    let hub = connected(server.server()).await;
+    let first = text(&hub, "t__pid", json!({})).await;
+    let exit = hub.call("t__exit", json!({})).await;
+    assert_eq!(exit.error_kind(), Some(ErrorKind::UpstreamUnreachable), "{exit:#?}");
+    // It comes back by itself, and calls wait for it.
+    let second = text(&hub, "t__pid", json!({})).await;
+    assert_ne!(first, second);
+    wait_connected(&hub).await;
+    // A restart at once, and a removal that ends the process.
+    hub.source("t").unwrap().restart();
+    wait_for("the new process", || (info(&hub).connection != SourceConnection::Connected).then_some(())).await;
+    wait_connected(&hub).await;
+    let third = text(&hub, "t__pid", json!({})).await;
+    assert_ne!(second, third);
+    hub.remove_source("t").await.unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{third}")).exists(), "its process is gone");
+    assert_eq!(names(&hub), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_start_says_why_and_harms_no_other() {
+    let good = TestServer::new(&tools(&["pid"]));
+    let bad = TestServer::new(&tools(&["pid"])).flags(&["exit"]);
+    let missing = McpServer::stdio("missing", "no-such-program");
+    let builder = ToolHub::builder().source(source(bad.named("bad"))).source(source(missing));
+    let hub = builder.source(source(good.named("good"))).build().await.unwrap();
+    let good = || hub.source("good").unwrap().info().connection;
+    wait_for("the good server", || (good() == SourceConnection::Connected).then_some(())).await;
+    text(&hub, "good__pid", json!({})).await;
+    let error = wait_for("the reason", || hub.source("bad").unwrap().info().last_error).await;
+    assert!(error.contains("no licence"), "{error}");
+    let error = wait_for("the reason", || hub.source("missing").unwrap().info().last_error).await;
+    assert!(error.contains("no-such-program"), "{error}");
+    assert!(hub.source("bad").unwrap().log_lines().join("\n").contains("no licence"));
+}
+
+#[tokio::test]
+async fn the_hub_is_ready_before_a_server_that_never_answers() {
+    let silent = TestServer::new(&tools(&["pid"])).flags(&["silent"]);
+    let server = silent.server().startup_timeout(Duration::from_millis(300));
+    let hub = ToolHub::builder().source(source(server)).build().await.unwrap();
+    assert_eq!(names(&hub), Vec::<String>::new());
+    let error = wait_for("the reason", || info(&hub).last_error).await;
+    assert!(error.contains("handshake"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_of_either_era_is_understood_and_its_era_is_remembered() {
+    for flags in [&["legacy"][..], &["exit-on-discover"]] {
+        let server = TestServer::new(&tools(&["pid"])).flags(flags);
+        let store = std::sync::Arc::new(Memory::new());
+        let hub = connected_hub(ToolHub::builder().shared_store(store.clone()), server.server()).await;
+        assert_eq!(info(&hub).details["protocolVersion"], "2025-11-25");
+        hub.shutdown(Duration::ZERO).await;
+        // The second time the server is asked in its own era at once: a refusal would be the last error.
+        let hub = connected_hub(ToolHub::builder().shared_store(store), server.server()).await;
+        text(&hub, "t__pid", json!({})).await;
+    }
+    let modern = TestServer::new(&tools(&["pid"])).flags(&["refuse-initialize"]);
+    let hub = connected(modern.server()).await;
+    assert_eq!(info(&hub).details["protocolVersion"], "2026-07-28");
+    let forced = ToolHub::builder().source(source(modern.server().protocol(Protocol::Legacy))).build().await.unwrap();
+    wait_for("the refusal", || info(&forced).last_error).await;
+}
+
+#[tokio::test]
+async fn a_changed_list_changes_only_what_is_different() {
+    let server = TestServer::new(&tools(&["pid", "flood"])).flags(&["legacy"]);
+    let hub = connected(server.server().trust()).await;
+    let before = hub.get("t__pid").unwrap();
+    server.set_tools(&tools(&["pid", "flood", "echo"]));
+    text(&hub, "t__flood", json!({"count": 50})).await;
+    wait_for("the new tool", || hub.get("t__echo")).await;
+    assert!(std::sync::Arc::ptr_eq(&before, &hub.get("t__pid").unwrap()));
+    server.set_tools(&tools(&["pid", "flood"]));
+    text(&hub, "t__flood", json!({"count": 50})).await;
+    wait_for("the removal", || hub.get("t__echo").is_none().then_some(())).await;
+    assert_eq!(shared_status(&hub, "t__pid").await, ToolStatus::Available);
+}

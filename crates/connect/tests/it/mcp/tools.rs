@@ -1,0 +1,89 @@
+//! Lists become tools, and calls reach the server.
+
+use serde_json::json;
+use toolhub_core::{ErrorKind, Policy, SourceToolState, ToolHub, ids::Tenant, testing::EventRecorder};
+
+use super::{TestServer, connected, info, names, text, tools};
+
+#[tokio::test]
+async fn the_tools_of_a_server_have_its_name_in_front_and_one_that_cannot_be_used_is_quarantined_alone() {
+    let mut list = tools(&["echo", "pid", "echo"]);
+    list.as_array_mut().unwrap().push(json!({"name": "odd", "inputSchema": {"type": "array"}}));
+    let server = TestServer::new(&list);
+    let hub = connected(server.server().exclude(["p*"])).await;
+    assert_eq!(names(&hub), ["t__echo"]);
+    let info = info(&hub);
+    let quarantined = info.tools.iter().filter(|tool| tool.state == SourceToolState::Quarantined);
+    let reasons: Vec<_> = quarantined.map(|tool| (tool.name.as_str(), tool.reason.clone().unwrap())).collect();
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert_eq!(info.details["protocolVersion"], "2026-07-28");
+    assert_eq!(hub.get("t__echo").unwrap().source(), Some("t"));
+    let keeps_names = connected(server.server().prefix("")).await;
+    assert_eq!(names(&keeps_names), ["echo", "pid"]);
+}
+
+#[tokio::test]
+async fn a_call_carries_trace_and_key_and_brings_progress_and_log_lines_back() {
+    let server = TestServer::new(&tools(&["echo", "work"]));
+    let hub = connected(server.server().env("API_TOKEN", "s3cr3t-token")).await;
+    let outcome = hub.call("t__echo", json!({"a": 1})).idempotency_key("k1").await;
+    let echoed: serde_json::Value = serde_json::from_str(outcome.output.as_str().unwrap()).unwrap();
+    assert_eq!(echoed["arguments"], json!({"a": 1}));
+    assert_eq!(echoed["meta"]["dev.toolhub/idempotencyKey"], "k1");
+    let mut recorder = EventRecorder::new(&hub);
+    assert_eq!(text(&hub, "t__work", json!({})).await, "done");
+    let progress = recorder.names().into_iter().filter(|name| *name == "call.progress").count();
+    assert_eq!(progress, 3);
+    let log = hub.sources()[0].log_lines().join("\n");
+    assert!(log.contains("log line with") && !log.contains("s3cr3t-token"), "{log}");
+}
+
+#[tokio::test]
+async fn calls_ask_for_approval_unless_the_owner_says_that_a_tool_is_read_only_or_trusts_the_server() {
+    let server = TestServer::new(&tools(&["echo", "pid"]));
+    let asking = |hub: &ToolHub, tool: &str| hub.get(tool).unwrap().policy.confirm == Some(true);
+    let hub = connected(server.server()).await;
+    assert!(!asking(&hub, "t__echo"));
+    let strict = TestServer::new(
+        &json!([{"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": false}}]),
+    );
+    let hub = connected(strict.server()).await;
+    assert!(asking(&hub, "t__echo"), "the server denies that it is read-only");
+    let hub = connected(strict.server().trust()).await;
+    assert!(!asking(&hub, "t__echo"));
+    let allowed = Policy { confirm: Some(false), ..Policy::default() };
+    let hub = connected(strict.server().policy(allowed)).await;
+    assert!(!asking(&hub, "t__echo"));
+    let hub = connected(strict.server().tool("echo", |tool| tool.description("refined"))).await;
+    assert_eq!(hub.get("t__echo").unwrap().definition.description, "refined");
+}
+
+#[tokio::test]
+async fn each_tenant_has_a_connection_of_its_own() {
+    let server = TestServer::new(&tools(&["pid", "exit"]));
+    let hub = connected(server.server()).await;
+    let pid = async |tenant: &str| {
+        let outcome = hub.call("t__pid", json!({})).tenant(Tenant::new(tenant).unwrap()).await;
+        outcome.output.as_str().unwrap_or_else(|| panic!("{outcome:#?}")).to_owned()
+    };
+    let own = text(&hub, "t__pid", json!({})).await;
+    let (a, b) = (pid("a").await, pid("b").await);
+    assert!(own != a && a != b && own != b, "three processes: {own} {a} {b}");
+    assert_eq!(pid("a").await, a, "the connection is kept");
+    // What happens to the connection of one tenant does not concern the others.
+    let exit = hub.call("t__exit", json!({})).tenant(Tenant::new("a").unwrap()).await;
+    assert_eq!(exit.error_kind(), Some(ErrorKind::UpstreamUnreachable));
+    assert_eq!((text(&hub, "t__pid", json!({})).await, pid("b").await), (own, b));
+    assert_ne!(pid("a").await, a, "a new connection");
+}
+
+#[tokio::test]
+async fn an_error_of_a_tool_is_passed_on() {
+    let server = TestServer::new(&tools(&["fail", "nothing"]));
+    let hub = connected(server.server()).await;
+    let refused = hub.call("t__nothing", json!({})).await;
+    assert_eq!(refused.error_kind(), Some(ErrorKind::ToolRefused), "{refused:#?}");
+    assert!(refused.model_text().contains("unknown tool"));
+    let failed = hub.call("t__fail", json!({"code": -32603})).await;
+    assert_eq!(failed.error_kind(), Some(ErrorKind::UpstreamError));
+}
