@@ -26,4 +26,5 @@ pub use infer::infer;
 pub use limits::is_depth_within;
 pub use merge::merge;
 pub use patterns::{is_supported_pattern, without_unsupported_patterns};
+pub use refs::{Subschema, subschemas};
 pub use toolhub_types::problem::{Problem, problems_text};

@@ -7,6 +7,7 @@
 mod definition;
 mod hints;
 mod pages;
+mod param_headers;
 mod tool;
 
 use std::{
@@ -37,6 +38,8 @@ pub(crate) struct CatalogOptions {
     pub(crate) read_only: Vec<Glob>,
     /// Tools that may be called twice.
     pub(crate) idempotent: Vec<Glob>,
+    /// Whether arguments may be repeated in headers: over HTTP, since the revision of July 2026.
+    pub(crate) param_headers: bool,
     /// The secrets that the server knows; definitions are shown to models.
     pub(crate) secrets: Arc<SecretMask>,
 }
@@ -96,8 +99,11 @@ pub(crate) struct Quarantined {
 
 /// Reads a complete list; a large one on a blocking thread.
 pub(crate) async fn read(list: RawList, options: CatalogOptions) -> Catalog {
-    offload::run(list.bytes, move || read_list(&list, &options)).await
+    offload::run(list.bytes * COMPILE_COST, move || read_list(&list, &options)).await
 }
+
+/// How much longer it takes to compile a schema than to parse it.
+const COMPILE_COST: usize = 16;
 
 fn read_list(list: &RawList, options: &CatalogOptions) -> Catalog {
     let mut catalog = Catalog::default();

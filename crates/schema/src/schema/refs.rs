@@ -56,7 +56,8 @@ const SUBSCHEMA_KEYWORDS: [(&str, Shape, AppliesTo); 23] = [
 ];
 
 /// The subschemas directly inside this one.
-pub(super) fn subschemas(schema: &Value) -> Vec<Subschema<'_>> {
+#[must_use]
+pub fn subschemas(schema: &Value) -> Vec<Subschema<'_>> {
     let mut found = Vec::new();
     let Some(members) = schema.as_object() else {
         return found;
@@ -76,11 +77,15 @@ pub(super) fn subschemas(schema: &Value) -> Vec<Subschema<'_>> {
 }
 
 /// A subschema and how its parent uses it.
-pub(super) struct Subschema<'a> {
-    pub(super) keyword: &'static str,
+#[derive(Debug)]
+pub struct Subschema<'a> {
+    /// The keyword that contains it.
+    pub keyword: &'static str,
     pub(super) applies: AppliesTo,
-    pub(super) name: Option<&'a str>,
-    pub(super) schema: &'a Value,
+    /// Its name, if the keyword contains schemas by name.
+    pub name: Option<&'a str>,
+    /// The subschema.
+    pub schema: &'a Value,
 }
 
 /// The references of this schema itself, not of its subschemas.

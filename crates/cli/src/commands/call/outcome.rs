@@ -123,3 +123,22 @@ fn print_notes(session: &Session, call: &Value) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn links_and_embedded_texts_are_part_of_the_output() {
+        let call = json!({"output": {"n": 1}, "content": [
+            {"type": "text", "text": "found"},
+            {"type": "resource_link", "uri": "file:///a", "name": "a"},
+            {"type": "resource", "resource": {"uri": "file:///b", "text": "inside"}},
+            {"type": "resource", "resource": {"uri": "file:///c", "blob": "aGk="}},
+            {"type": "hologram", "text": "from a newer server"},
+        ]});
+        assert_eq!(output_text(&call), "found\nResource a: file:///a\nResource file:///b:\ninside");
+    }
+}

@@ -100,6 +100,14 @@ fn schemas_that_cannot_be_used_are_quarantined() {
 }
 
 #[test]
+fn annotations_for_headers_matter_only_where_there_are_headers() {
+    let tools = || json!([{"name": "a", "inputSchema": {"properties": {"x": {"type": "string", "x-mcp-header": ""}}}}]);
+    assert_eq!(names(&read(tools())), ["fs__a"]);
+    let over_http = read_with(tools(), &CatalogOptions { param_headers: true, ..options() });
+    assert_eq!(over_http.quarantined[0].reason, "`x-mcp-header` of `x` is not the name of a header");
+}
+
+#[test]
 fn a_schema_may_be_missing_or_say_less_than_it_should() {
     for tool in [
         json!({"name": "a"}),

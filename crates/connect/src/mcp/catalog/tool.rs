@@ -16,7 +16,7 @@ use super::{
     CatalogOptions, ListedTool, Quarantined,
     definition::SentDefinition,
     hints::{self, OwnerHints},
-    matches_any,
+    matches_any, param_headers,
 };
 use crate::truncate::truncate;
 
@@ -82,6 +82,9 @@ impl<'a> RawTool<'a> {
         let definition = self.definition(options).map_err(|reason| self.quarantine(reason))?;
         let mut notes = Vec::new();
         let input = definition.member("inputSchema").cloned();
+        if let Some(schema) = input.as_ref().filter(|_| options.param_headers) {
+            param_headers::check(schema).map_err(|reason| self.quarantine(reason))?;
+        }
         let parameters = parameters(input, &mut notes).map_err(|reason| self.quarantine(reason))?;
         let output = definition.member("outputSchema").and_then(|schema| output_schema(schema, &mut notes));
         let sent_hints = definition.member("annotations").unwrap_or(&Value::Null);
