@@ -61,6 +61,8 @@ impl McpSource {
             trust: server.trust,
             read_only: server.globs("read_only", &server.read_only)?,
             idempotent: server.globs("idempotent", &server.idempotent)?,
+            // A program gets no headers.
+            param_headers: false,
             secrets: Arc::default(),
         };
         let logs = LogRing::new(Arc::new(SystemClock));
