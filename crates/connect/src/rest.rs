@@ -22,7 +22,7 @@ mod response;
 mod send;
 mod session;
 mod settings;
-mod status_error;
+pub(crate) mod status_error;
 mod style;
 mod template;
 mod upstream;
@@ -35,6 +35,14 @@ pub use parameter::{Body, FormField, Parameter, ParameterLocation, Style};
 pub use settings::{Redirects, ResponseFormat, Rest};
 pub use toolhub_net::{Resolve, Secret, SecretError};
 pub use upstream::Upstreams;
+#[cfg(feature = "mcp")]
+pub(crate) use {
+    executor::add_secret_headers,
+    plan::Plan,
+    request::OutgoingRequest,
+    request_error::RequestError as HttpError,
+    send::{OpenResponse, ReadLimit, SendOptions, send_request},
+};
 
 /// Parses a header name.
 fn parse_header_name(name: &str) -> Result<HeaderName, ()> {

@@ -1,7 +1,12 @@
 //! Decodes a stream of server-sent events.
 //!
-//! In: bytes, split at any position. Out: events with name and data. Does not interpret the data. Memory is bounded, whatever the
+//! In: bytes, split at any position. Out: events with name and data, and what is needed to resume the stream. Does not interpret the data. Memory is bounded, whatever the
 //! service sends.
+
+use std::time::Duration;
+
+/// Longer event ids are not kept.
+const MAX_ID_LENGTH: usize = 1024;
 
 /// One server-sent event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub struct SseDecoder {
     after_cr: bool,
     name: String,
     data: Option<String>,
+    last_id: Option<String>,
+    retry: Option<Duration>,
 }
 
 /// A line or event exceeds the maximum length, in bytes.
@@ -34,7 +41,15 @@ impl SseDecoder {
     /// A decoder with a maximum length of lines and events.
     #[must_use]
     pub fn new(max_length: usize) -> Self {
-        Self { max_length, line: Vec::new(), after_cr: false, name: String::new(), data: None }
+        Self {
+            max_length,
+            line: Vec::new(),
+            after_cr: false,
+            name: String::new(),
+            data: None,
+            last_id: None,
+            retry: None,
+        }
     }
 
     /// Returns the events that these bytes complete.
@@ -59,6 +74,18 @@ impl SseDecoder {
         Ok(events)
     }
 
+    /// The last event id: where to resume the stream.
+    #[must_use]
+    pub fn last_event_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
+    /// How long to wait before the stream is resumed, as the service asks for.
+    #[must_use]
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
     fn end_line(&mut self) -> Result<Option<SseEvent>, EventTooLong> {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
@@ -81,7 +108,9 @@ impl SseDecoder {
                 }
                 None => self.data = Some(value.to_owned()),
             },
-            // Comments have an empty field name; `id` and `retry` are not used.
+            "id" if value.len() <= MAX_ID_LENGTH && !value.contains('\0') => self.last_id = Some(value.to_owned()),
+            "retry" => self.retry = value.parse().map(Duration::from_millis).ok().or(self.retry),
+            // Comments have an empty field name.
             _ => {}
         }
         Ok(None)
@@ -116,6 +145,13 @@ mod tests {
     fn lines_of_data_are_joined_and_comments_are_not_heard() {
         check(": keep-alive\n\ndata:a\ndata\ndata:  b\nid: 7\n\n", &[("", "a\n\n b")]);
         check("\u{feff}data: é🙂\n\n", &[("", "é🙂")]);
+    }
+
+    #[test]
+    fn what_resumes_a_stream_is_kept() {
+        let mut decoder = SseDecoder::new(LIMIT);
+        assert_eq!(decoder.feed(b"id: 7\nretry: 250\n\nretry: soon\n\n"), Ok(vec![]));
+        assert_eq!((decoder.last_event_id(), decoder.retry()), (Some("7"), Some(Duration::from_millis(250))));
     }
 
     #[test]

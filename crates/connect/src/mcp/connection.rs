@@ -27,9 +27,14 @@ use handshake::Handler;
 use super::{
     era::Era,
     log_ring::LogRing,
-    wire::{self, End, EndCause, JsonRpcFailure, Lifecycle, RequestError, Router, StdioSettings, UpdateSender},
+    wire::{
+        self, End, EndCause, HttpSettings, JsonRpcFailure, Lifecycle, RequestError, Router, StdioSettings, UpdateSender,
+    },
 };
-use crate::command::{Command, ProgramSecrets};
+use crate::{
+    command::{Command, ProgramSecrets},
+    rest::Rest,
+};
 
 /// `_meta` key of the idempotency key of a call.
 const IDEMPOTENCY_KEY: &str = "dev.toolhub/idempotencyKey";
@@ -39,6 +44,9 @@ const IDEMPOTENCY_KEY: &str = "dev.toolhub/idempotencyKey";
 pub(crate) enum Endpoint {
     /// A program that speaks on its stdin and stdout.
     Stdio(Command),
+    /// An address that speaks streamable HTTP, with its headers, credentials and connection settings. The method and the body of
+    /// the request are not used.
+    Http(Box<Rest>),
 }
 
 /// Limits of a connection, and what the client offers to the server.
@@ -56,6 +64,13 @@ pub(crate) struct ConnectionOptions {
     pub(crate) roots: Vec<Root>,
     /// Where the log lines of the server go.
     pub(crate) logs: Arc<LogRing>,
+}
+
+impl ConnectionOptions {
+    /// The roots, as in the protocol.
+    fn roots(&self) -> Vec<Value> {
+        self.roots.iter().map(|root| json!({"uri": root.uri, "name": root.name})).collect()
+    }
 }
 
 /// A folder that the server may ask for.
@@ -110,21 +125,39 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects, and completes the handshake of an era.
     pub(crate) async fn open(endpoint: &Endpoint, era: Era, options: &ConnectionOptions) -> Result<Self, ConnectError> {
-        let Endpoint::Stdio(command) = endpoint;
-        let roots = options.roots.iter().map(|root| json!({"uri": root.uri, "name": root.name})).collect();
+        let timeout = options.startup_timeout;
+        let opening = async {
+            match endpoint {
+                Endpoint::Stdio(command) => Self::open_stdio(command, era, options).await,
+                Endpoint::Http(rest) => Self::open_http(rest, era, options).await,
+            }
+        };
+        tokio::time::timeout(timeout, opening).await.unwrap_or(Err(ConnectError::Silent(timeout)))
+    }
+
+    async fn open_stdio(command: &Command, era: Era, options: &ConnectionOptions) -> Result<Self, ConnectError> {
         let settings = StdioSettings {
             era,
             max_message: options.max_message,
             write_timeout: options.write_timeout,
-            roots,
+            roots: options.roots(),
             logs: options.logs.clone(),
         };
-        let started = wire::start(command, settings).map_err(ConnectError::Start)?;
+        let started = wire::start_stdio(command, settings).map_err(ConnectError::Start)?;
         let (router, lifecycle, secrets) = (started.router, started.lifecycle, started.secrets);
-        let shake = handshake::run(started.transport, era, options, &lifecycle);
-        let running = match tokio::time::timeout(options.startup_timeout, shake).await {
-            Ok(running) => running?,
-            Err(_) => return Err(ConnectError::Silent(options.startup_timeout)),
+        let running = handshake::run(started.transport, era, options, &lifecycle).await?;
+        let facts = handshake::facts(&running, era)?;
+        Ok(Self { running, router, lifecycle, secrets, facts })
+    }
+
+    async fn open_http(rest: &Rest, era: Era, options: &ConnectionOptions) -> Result<Self, ConnectError> {
+        let settings =
+            HttpSettings { era, max_message: options.max_message, roots: options.roots(), logs: options.logs.clone() };
+        let started = wire::start_http(rest, settings).await.map_err(handshake::start_error)?;
+        let (router, lifecycle, secrets) = (started.router, started.lifecycle, started.secrets);
+        let running = match handshake::run(started.transport, era, options, &lifecycle).await {
+            Ok(running) => running,
+            Err(error) => return Err(handshake::http_error(error, era, &started.handle).await),
         };
         let facts = handshake::facts(&running, era)?;
         Ok(Self { running, router, lifecycle, secrets, facts })

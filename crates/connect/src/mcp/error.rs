@@ -39,6 +39,10 @@ pub(crate) fn request_error(error: RequestError, read_only: bool) -> ToolError {
             hidden(kind, format!("the connection ended before the answer: {end}")).effect(effect)
         }
         RequestError::Refused(failure) => refused(&failure, effect),
+        RequestError::Http { error, sent } => {
+            let error = error.into_tool_error(sent);
+            if read_only { error.effect(Effect::None) } else { error }
+        }
         RequestError::Invalid(violation) => {
             let text = format!("the server violated the MCP protocol: {violation}");
             hidden(ErrorKind::UpstreamError, text).effect(effect)
@@ -54,15 +58,20 @@ pub(crate) fn connect_error(error: &ConnectError) -> ToolError {
         ConnectError::InvalidAnswer | ConnectError::Version { .. } | ConnectError::Refused(_) => {
             ErrorKind::UpstreamError
         }
-        ConnectError::Start(_) | ConnectError::Silent(_) => ErrorKind::UpstreamUnreachable,
+        ConnectError::Http { error, .. } => error.kind,
+        ConnectError::Start(_) | ConnectError::Silent(_) | ConnectError::Settings(_) | ConnectError::HttpSse { .. } => {
+            ErrorKind::UpstreamUnreachable
+        }
     };
     hidden(kind, format!("no connection to the MCP server: {error}")).connecting().effect(Effect::None)
 }
 
 fn kind_of_end(cause: &EndCause) -> ErrorKind {
     match cause {
-        EndCause::Violation(_) => ErrorKind::UpstreamError,
-        EndCause::Exited(_) | EndCause::Closed => ErrorKind::UpstreamUnreachable,
+        EndCause::Violation(_) | EndCause::Unauthorized(_) => ErrorKind::UpstreamError,
+        EndCause::Exited(_) | EndCause::SessionExpired | EndCause::ResponseEnded | EndCause::Closed => {
+            ErrorKind::UpstreamUnreachable
+        }
     }
 }
 
@@ -89,7 +98,10 @@ mod tests {
     use std::{sync::Arc, time::Duration};
 
     use super::*;
-    use crate::mcp::wire::{End, Violation};
+    use crate::{
+        mcp::wire::{End, Violation},
+        rest::HttpError,
+    };
 
     fn end(cause: EndCause) -> Arc<End> {
         Arc::new(cause.into())
@@ -100,9 +112,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(error: RequestError, kind: ErrorKind, effect: Effect, model: Option<&str>) {
-        let read_only = request_error(error.clone(), true);
-        let error = request_error(error, false);
+    fn check(error: impl Fn() -> RequestError, kind: ErrorKind, effect: Effect, model: Option<&str>) {
+        let read_only = request_error(error(), true);
+        let error = request_error(error(), false);
         assert_eq!((error.kind, error.effect), (kind, Some(effect)), "{error}");
         assert_eq!(read_only.effect, Some(Effect::None), "{read_only}");
         assert_eq!(
@@ -114,27 +126,30 @@ mod tests {
 
     #[test]
     fn the_kind_and_the_effect_follow_from_how_far_a_request_got() {
-        let violation = Violation::NotJson;
+        let broken = || Box::new(HttpError::Broken("reset".into()));
         let shown = Some("no such city");
         check(
-            RequestError::NotSent(Unsent::Ended(end(EndCause::Closed))),
+            || RequestError::NotSent(Unsent::Ended(end(EndCause::Closed))),
             ErrorKind::UpstreamUnreachable,
             Effect::None,
             None,
         );
-        check(RequestError::NotSent(Unsent::QueueFull), ErrorKind::Overloaded, Effect::None, None);
-        check(RequestError::Lost(end(EndCause::Closed)), ErrorKind::UpstreamUnreachable, Effect::Unknown, None);
+        check(|| RequestError::NotSent(Unsent::QueueFull), ErrorKind::Overloaded, Effect::None, None);
+        check(|| RequestError::Lost(end(EndCause::Closed)), ErrorKind::UpstreamUnreachable, Effect::Unknown, None);
         check(
-            RequestError::Lost(end(EndCause::Violation(violation.clone()))),
+            || RequestError::Lost(end(EndCause::Violation(Violation::NotJson))),
             ErrorKind::UpstreamError,
             Effect::Unknown,
             None,
         );
-        check(RequestError::Invalid(violation), ErrorKind::UpstreamError, Effect::Unknown, None);
-        check(failure(INVALID_PARAMS), ErrorKind::ToolRefused, Effect::Unknown, shown);
-        check(failure(METHOD_NOT_FOUND), ErrorKind::ToolRefused, Effect::None, shown);
-        check(failure(INTERNAL_ERROR), ErrorKind::UpstreamError, Effect::Unknown, None);
-        check(failure(-32000), ErrorKind::ToolError, Effect::Unknown, shown);
+        check(|| RequestError::Invalid(Violation::NotJson), ErrorKind::UpstreamError, Effect::Unknown, None);
+        for (sent, effect) in [(true, Effect::Unknown), (false, Effect::None)] {
+            check(|| RequestError::Http { error: broken(), sent }, ErrorKind::UpstreamError, effect, None);
+        }
+        check(|| failure(INVALID_PARAMS), ErrorKind::ToolRefused, Effect::Unknown, shown);
+        check(|| failure(METHOD_NOT_FOUND), ErrorKind::ToolRefused, Effect::None, shown);
+        check(|| failure(INTERNAL_ERROR), ErrorKind::UpstreamError, Effect::Unknown, None);
+        check(|| failure(-32000), ErrorKind::ToolError, Effect::Unknown, shown);
     }
 
     #[test]

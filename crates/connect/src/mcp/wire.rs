@@ -2,9 +2,10 @@
 //!
 //! In: requests of `rmcp`, which numbers them, and bytes of a server. Out: raw answers to the callers that wait for them, updates
 //! of running calls, and the few messages that `rmcp` itself needs. `message` parses, `pending` judges ids, `router` decides,
-//! `stdio` moves the bytes. Nothing here knows tools or results.
+//! `stdio` and `http` move the bytes. Nothing here knows tools or results.
 
 mod exchange;
+mod http;
 mod lifecycle;
 mod message;
 mod outbox;
@@ -15,10 +16,12 @@ mod stdio;
 mod updates;
 
 pub(crate) use exchange::{Exchange, RequestError, Unsent};
+pub(crate) use http::{HttpHandle, HttpSettings, HttpStartError};
 pub(crate) use lifecycle::{End, EndCause, Lifecycle};
 pub(crate) use message::{JsonRpcFailure, Violation};
 #[cfg(test)]
 pub(crate) use question::{Question, QuestionKind};
 pub(crate) use router::Router;
-pub(crate) use stdio::{StdioSettings, start};
+pub(crate) use stdio::StdioSettings;
 pub(crate) use updates::{Update, UpdateReceiver, UpdateSender, updates};
+pub(crate) use {http::start as start_http, stdio::start as start_stdio};

@@ -123,7 +123,7 @@ async fn run(plan: &Plan, job: Job<'_>) -> Result<Reply, ToolError> {
 }
 
 /// Adds the secret headers; returns their values, which must be redacted.
-fn add_secret_headers(plan: &Plan, outgoing: &mut OutgoingRequest) -> Result<Vec<Arc<str>>, RequestError> {
+pub(crate) fn add_secret_headers(plan: &Plan, outgoing: &mut OutgoingRequest) -> Result<Vec<Arc<str>>, RequestError> {
     let mut secrets = Vec::new();
     for (name, secret) in &plan.secret_headers {
         let text = secret.read().map_err(|error| RequestError::Credentials(error.to_string()))?;

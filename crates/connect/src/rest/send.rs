@@ -118,6 +118,12 @@ impl OpenResponse {
         Self { status: response.status, headers: std::mem::take(&mut response.headers), response, permit }
     }
 
+    /// The next bytes of the body as they are; `None` at its end.
+    #[cfg(feature = "mcp")]
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, RequestError> {
+        Ok(self.response.chunk().await?)
+    }
+
     /// Discards the body, reading it as far as that is cheaper than a new connection; returns the permit.
     pub(crate) async fn discard(mut self) -> Option<Permit> {
         let permit = self.permit.take();

@@ -16,13 +16,16 @@ use rmcp::{
     transport::Transport,
 };
 
+use toolhub_core::ToolError;
+
 use super::{ConnectionOptions, PeerFacts, Root};
 use crate::{
     command::{CommandError, printable},
     mcp::{
         era::Era,
-        wire::{End, EndCause, JsonRpcFailure, Lifecycle},
+        wire::{End, EndCause, HttpHandle, HttpStartError, JsonRpcFailure, Lifecycle},
     },
+    rest::HttpError,
 };
 
 /// How much of a name or version of a server is shown.
@@ -34,6 +37,17 @@ pub(crate) enum ConnectError {
     /// The program could not be started.
     #[error(transparent)]
     Start(CommandError),
+    /// The settings of the address are invalid.
+    #[error("{0}")]
+    Settings(String),
+    /// A request of the handshake failed. `reached`: the server responded.
+    #[error("{error}")]
+    Http { error: Box<ToolError>, reached: bool },
+    /// The server speaks only HTTP+SSE.
+    #[error(
+        "the server speaks only HTTP+SSE, which is not supported; use its streamable HTTP address: try `url = \"{instead}\"`"
+    )]
+    HttpSse { instead: String },
     /// The server answered the handshake with an error.
     #[error("the server refused the handshake: {} (code {})", .0.message, .0.code)]
     Refused(JsonRpcFailure),
@@ -59,11 +73,18 @@ impl ConnectError {
     pub(crate) fn suggests_legacy(&self) -> bool {
         let modern = [ErrorCode::HEADER_MISMATCH, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY];
         match self {
-            Self::Start(_) => false,
+            Self::Start(_) | Self::Settings(_) | Self::HttpSse { .. } => false,
+            Self::Http { reached, .. } => *reached,
             Self::Refused(failure) => !modern.contains(&ErrorCode(failure.code)),
             Self::Version { offered } => offered.iter().any(|version| is_legacy(version)),
-            Self::InvalidAnswer | Self::Silent(_) | Self::Ended(_) => true,
+            Self::InvalidAnswer | Self::Silent(_) => true,
+            Self::Ended(_) => !self.needs_credentials(),
         }
+    }
+
+    /// Whether the server refused the credentials, or their absence.
+    pub(crate) fn needs_credentials(&self) -> bool {
+        matches!(self, Self::Ended(end) if matches!(end.cause, EndCause::Unauthorized(_)))
     }
 }
 
@@ -140,6 +161,32 @@ fn connect_error(error: ClientInitializeError, lifecycle: &Lifecycle) -> Connect
         }
         (_, None) => ConnectError::InvalidAnswer,
     }
+}
+
+/// Why a connection to an address could not be prepared.
+pub(super) fn start_error(error: HttpStartError) -> ConnectError {
+    match error {
+        HttpStartError::Settings(problems) => {
+            ConnectError::Settings(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        }
+        HttpStartError::Credentials(error) => {
+            ConnectError::Http { error: Box::new(error.into_tool_error(false)), reached: false }
+        }
+    }
+}
+
+/// Why the handshake with an address failed.
+pub(super) async fn http_error(error: ConnectError, era: Era, handle: &HttpHandle) -> ConnectError {
+    let Some((failure, sent)) = handle.take_failure() else { return error };
+    let reached = matches!(failure, HttpError::Tool(_));
+    // Such a server accepts no POST.
+    if reached
+        && era == Era::Legacy
+        && let Some(instead) = handle.find_http_sse().await
+    {
+        return ConnectError::HttpSse { instead };
+    }
+    ConnectError::Http { error: Box::new(failure.into_tool_error(sent)), reached }
 }
 
 /// What the server said in the handshake.

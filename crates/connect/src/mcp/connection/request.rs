@@ -12,7 +12,7 @@ use rmcp::{
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::Connection;
-use crate::mcp::wire::{End, Exchange, RequestError, UpdateSender};
+use crate::mcp::wire::{End, EndCause, Exchange, RequestError, UpdateSender};
 
 /// How long a cancellation may take to be queued. Only a connection that is about to end takes longer than an instant.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,13 +38,18 @@ pub(super) async fn send(
         queued = connection.running.send_cancellable_request(request, options) => queued,
     };
     let Ok(handle) = queued else { return Err(exchange.lost(connection.end_reason())) };
+    let id = handle.id.clone();
     let mut guard = CancelGuard { handle: Some(handle), runtime: Handle::current() };
     let result = tokio::select! {
         biased;
         received = &mut answer => received.unwrap_or_else(|_| Err(exchange.lost(connection.end_reason()))),
         end = lifecycle.ended() => lost(end, &mut answer),
         // The transport has completed the exchange before `rmcp` sees an answer; otherwise `rmcp` gave up.
-        () = guard.settled() => lost(connection.end_reason(), &mut answer),
+        () = guard.settled() => {
+            let end = lifecycle.reason().unwrap_or_else(|| Arc::new(EndCause::ResponseEnded.into()));
+            connection.router.abandon(&id);
+            lost(end, &mut answer)
+        }
     };
     guard.handle = None;
     result

@@ -1,8 +1,9 @@
-//! Connections to real programs: `tests/mcp_servers/stdio.py` speaks both eras, and does wrong what its arguments and tools say.
+//! Connections to real programs: `tests/mcp_servers/stdio_server.py` speaks both eras, and does wrong what its arguments and tools say.
 
 mod calls;
 mod endings;
 mod handshakes;
+mod http;
 mod questions;
 
 use std::{fs, sync::Arc, time::Duration};
@@ -22,7 +23,7 @@ use crate::{
 /// Generous timeout; only a failing test waits this long.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/stdio.py");
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/stdio_server.py");
 
 /// The server, with arguments that say what it does wrong.
 fn server(flags: &[&str]) -> Command {

@@ -15,12 +15,13 @@ use super::{
     message::{JsonRpcFailure, Violation},
     updates::UpdateSender,
 };
+use crate::rest::HttpError;
 
 /// The raw JSON text of a result, or why there is none.
 pub(crate) type RawAnswer = Result<String, RequestError>;
 
 /// Why a request has no result.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum RequestError {
     /// Nothing of it was sent.
     NotSent(Unsent),
@@ -30,6 +31,8 @@ pub(crate) enum RequestError {
     Refused(JsonRpcFailure),
     /// The answer violates the protocol; the connection goes on.
     Invalid(Violation),
+    /// Its HTTP request failed; the connection goes on. `sent`: part of it may have arrived.
+    Http { error: Box<HttpError>, sent: bool },
 }
 
 /// Why a request was not sent.
@@ -71,6 +74,11 @@ impl Exchange {
     /// The first bytes have been sent.
     pub(crate) fn mark_sent(&self) {
         self.0.sent.store(true, Ordering::Release);
+    }
+
+    /// Whether any byte was sent, for a sender that sets it itself.
+    pub(crate) fn sent_flag(&self) -> &AtomicBool {
+        &self.0.sent
     }
 
     /// The error of a request whose connection has ended.

@@ -24,6 +24,12 @@ pub(crate) enum EndCause {
     Exited(ProcessExit),
     /// The server violated the protocol.
     Violation(Violation),
+    /// The server refused the credentials, with this HTTP status.
+    Unauthorized(u16),
+    /// The server has ended the session.
+    SessionExpired,
+    /// The response ended before the answer of its request; the connection goes on.
+    ResponseEnded,
     /// Toolhub closed the connection.
     Closed,
 }
@@ -40,6 +46,12 @@ impl fmt::Display for End {
             EndCause::Exited(exit) if exit.is_start_failure() => f.write_str("the server could not be started")?,
             EndCause::Exited(exit) => write!(f, "the server {exit}")?,
             EndCause::Violation(violation) => write!(f, "the server violated the MCP protocol: {violation}")?,
+            EndCause::Unauthorized(status) => write!(
+                f,
+                "the server answered {status}: it needs a login, which is not supported yet; set `auth`, or correct it"
+            )?,
+            EndCause::SessionExpired => f.write_str("the server ended the session")?,
+            EndCause::ResponseEnded => f.write_str("the server ended its response early")?,
             EndCause::Closed => f.write_str("the connection was closed")?,
         }
         // One line: this is also the reason of a tool's status. The others are among the log lines of the server.

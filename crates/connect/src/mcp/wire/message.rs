@@ -48,6 +48,8 @@ pub(crate) enum Violation {
     UnknownId(String),
     #[error("it answered request {0} twice")]
     AnsweredTwice(i64),
+    #[error("it answered another request than the one whose response this is")]
+    OtherRequest,
     #[error("it sent an error without an id while several requests were waiting for an answer")]
     FailureWithoutId,
     #[error("it used the id of a request again before that was answered")]

@@ -23,6 +23,8 @@ pub(super) struct InFlight {
     pub(super) token: Option<i64>,
     /// Whether it subscribes to changes of lists.
     pub(super) is_listen: bool,
+    /// Whether it asks for a list that `rmcp` has to see.
+    pub(super) is_shown_list: bool,
 }
 
 #[derive(Default)]
@@ -118,7 +120,9 @@ mod tests {
 
     fn requests(ids: std::ops::Range<i64>) -> PendingRequests {
         let mut pending = PendingRequests::default();
-        ids.for_each(|id| pending.insert(id, InFlight { exchange: None, token: Some(id), is_listen: false }));
+        ids.for_each(|id| {
+            pending.insert(id, InFlight { exchange: None, token: Some(id), is_listen: false, is_shown_list: false })
+        });
         pending
     }
 

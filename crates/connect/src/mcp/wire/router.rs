@@ -12,7 +12,7 @@ use std::{
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData, GetExtensions,
-    GetMeta, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult,
+    GetMeta, JsonRpcMessage, ListToolsResult, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -32,6 +32,8 @@ use crate::{
 
 /// Maximum size of the messages that `rmcp` reads, which takes many times their size in memory.
 const MAX_TYPED_BYTES: usize = 512 * 1024;
+/// Maximum size of a list that `rmcp` sees.
+const MAX_SHOWN_LIST_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum size of the parameters of a notification, and of a question.
 const MAX_PARAMS_BYTES: usize = 256 * 1024;
 /// How much of a text of a notification is kept.
@@ -40,6 +42,8 @@ const MAX_TEXT_CHARS: usize = 1_000;
 const MAX_OPEN_QUESTIONS: usize = 16;
 /// For so long after a call was cancelled, a question may still belong to that call.
 const CANCELLED_CALL_ASKS: Duration = Duration::from_secs(60);
+/// How often a change of the list is assumed without a notification.
+const ASSUMED_CHANGE_INTERVAL: Duration = Duration::from_secs(60);
 /// JSON-RPC error code of a reply: the client cannot handle the request.
 const INTERNAL_ERROR: i32 = -32603;
 
@@ -50,6 +54,8 @@ pub(crate) struct RouterSettings {
     pub(crate) roots: Vec<Value>,
     pub(crate) logs: Arc<LogRing>,
     pub(crate) secrets: Arc<ProgramSecrets>,
+    /// Whether `rmcp` has to see lists of tools: over HTTP it adds headers to calls, as the schemas of the modern era say.
+    pub(crate) shows_lists: bool,
 }
 
 /// Sends the reply to a request of the server.
@@ -60,6 +66,10 @@ pub(crate) type ReplySink = Box<dyn Fn(String) -> Result<(), Violation> + Send +
 pub(crate) enum Origin {
     /// On the pipe that all requests share.
     Pipe,
+    /// On the event stream, or in the response, of the request with this id.
+    Stream(i64),
+    /// On an event stream of the session.
+    Unassociated,
 }
 
 pub(crate) struct Router {
@@ -74,6 +84,8 @@ struct State {
     pending: PendingRequests,
     open_questions: HashSet<RequestId>,
     last_cancelled_call: Option<Instant>,
+    /// When a change of the list was last assumed.
+    last_assumed_change: Option<Instant>,
 }
 
 impl Router {
@@ -99,7 +111,10 @@ impl Router {
                 let exchange = request.request.extensions().get::<Exchange>().cloned();
                 let token = request.request.get_meta().get_progress_token().and_then(|token| number(&token.0));
                 let is_listen = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
-                self.lock().pending.insert(id, InFlight { exchange: exchange.clone(), token, is_listen });
+                let is_shown_list =
+                    self.settings.shows_lists && matches!(request.request, ClientRequest::ListToolsRequest(_));
+                let request = InFlight { exchange: exchange.clone(), token, is_listen, is_shown_list };
+                self.lock().pending.insert(id, request);
                 Some((id, exchange))
             }
             JsonRpcMessage::Notification(notification) => {
@@ -114,6 +129,42 @@ impl Router {
         }
     }
 
+    /// Fails a request for a reason that is not an answer.
+    pub(crate) fn fail(&self, id: i64, error: RequestError) {
+        let request = self.lock().pending.cancel(id);
+        if let Some(exchange) = request.and_then(|request| request.exchange) {
+            exchange.complete(Err(error));
+        }
+    }
+
+    /// Fails a request with an error of the server. Returns what `rmcp` has to see of it.
+    pub(crate) fn refuse(&self, id: i64, failure: JsonRpcFailure) -> Option<ServerJsonRpcMessage> {
+        let request = self.lock().pending.remove(id)?;
+        Some(refused((id, request), failure))
+    }
+
+    /// Notifications may have been lost, so that the list may have changed. Counts at most once a minute.
+    pub(crate) fn list_may_have_changed(&self) {
+        let counts = {
+            let mut state = self.lock();
+            let counts = state.last_assumed_change.is_none_or(|at| at.elapsed() >= ASSUMED_CHANGE_INTERVAL);
+            if counts {
+                state.last_assumed_change = Some(Instant::now());
+            }
+            counts
+        };
+        if counts {
+            self.list_changes.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// Nothing waits for the answer of a request any more.
+    pub(crate) fn abandon(&self, id: &RequestId) {
+        if let Some(id) = number(id) {
+            self.lock().pending.cancel(id);
+        }
+    }
+
     /// A registered request could not be sent.
     pub(crate) fn not_sent(&self, id: i64) {
         self.lock().pending.remove(id);
@@ -125,20 +176,28 @@ impl Router {
         text: &str,
         origin: Origin,
     ) -> Result<Option<ServerJsonRpcMessage>, Violation> {
-        match message::parse(text)? {
+        let message = message::parse(text).map_err(|violation| match (violation, origin) {
+            (Violation::NotJson, Origin::Stream(_) | Origin::Unassociated) => Violation::NotAMessage("it is not JSON"),
+            (violation, _) => violation,
+        });
+        match message? {
+            Incoming::Answer { id, .. } | Incoming::Failure { id: Some(id), .. } if !origin.may_answer(&id) => {
+                Err(Violation::OtherRequest)
+            }
             Incoming::Answer { id, result } => {
                 let request = self.lock().pending.take_answered(&id)?;
                 request.map(|request| answered(request, result, text)).transpose()
             }
             Incoming::Failure { id, failure } => {
-                let request = match id {
-                    Some(id) => self.lock().pending.take_answered(&id)?,
-                    None => self.lock().pending.take_only()?,
+                let request = match (id, origin) {
+                    (Some(id), _) => self.lock().pending.take_answered(&id)?,
+                    (None, Origin::Stream(id)) => self.lock().pending.remove(id).map(|request| (id, request)),
+                    (None, _) => self.lock().pending.take_only()?,
                 };
                 Ok(request.map(|request| refused(request, failure)))
             }
             Incoming::Request { id, method, params } => self.asked(id, &method, params, origin).map(|()| None),
-            Incoming::Notification { method, params } => self.notified(&method, params, text),
+            Incoming::Notification { method, params } => self.notified(&method, params, text, origin),
         }
     }
 
@@ -197,6 +256,7 @@ impl Router {
         method: &str,
         params: Option<&RawValue>,
         text: &str,
+        origin: Origin,
     ) -> Result<Option<ServerJsonRpcMessage>, Violation> {
         let params = params.map(RawValue::get).filter(|params| params.len() <= MAX_PARAMS_BYTES);
         match method {
@@ -207,7 +267,7 @@ impl Router {
             }
             "notifications/message" => {
                 if let Some(message) = read::<LogMessage<'_>>(params) {
-                    self.logged(&message);
+                    self.logged(&message, origin);
                 }
             }
             "notifications/tools/list_changed" => self.list_changes.send_modify(|changes| *changes += 1),
@@ -236,15 +296,19 @@ impl Router {
         }
     }
 
-    fn logged(&self, message: &LogMessage<'_>) {
+    fn logged(&self, message: &LogMessage<'_>, origin: Origin) {
         let data = message.data.map_or("", RawValue::get);
         let text = serde_json::from_str::<String>(data).unwrap_or_else(|_| data.to_owned());
         let (text, level) = (clip(&text), clip(&message.level));
         let logger = message.logger.as_deref().map(|logger| format!(" {}", clip(logger))).unwrap_or_default();
         let secrets = &self.settings.secrets;
         self.settings.logs.push(secrets.all.text(format!("[{level}{logger}] {text}")).into_owned());
-        // On a pipe a log message names no request.
-        let call = self.lock().pending.only_call().cloned();
+        let call = match origin {
+            // On a pipe a log message names no request.
+            Origin::Pipe => self.lock().pending.only_call().cloned(),
+            Origin::Stream(id) => self.lock().pending.get(id).and_then(|request| request.exchange.clone()),
+            Origin::Unassociated => None,
+        };
         if let Some(updates) = call.as_ref().and_then(Exchange::updates) {
             updates.push(Update::Log { level, text: secrets.named.text(text).into_owned() });
         }
@@ -267,6 +331,16 @@ impl Router {
     }
 }
 
+impl Origin {
+    /// Whether a message from here may answer this request.
+    fn may_answer(self, id: &RequestId) -> bool {
+        match self {
+            Self::Pipe | Self::Unassociated => true,
+            Self::Stream(request) => number(id) == Some(request),
+        }
+    }
+}
+
 impl State {
     fn cancel(&mut self, id: i64) {
         let request = self.pending.cancel(id);
@@ -284,6 +358,8 @@ impl State {
                 let cancelled = self.last_cancelled_call.is_some_and(|at| at.elapsed() < CANCELLED_CALL_ASKS);
                 self.pending.only_call().filter(|_| !cancelled).cloned()
             }
+            Origin::Stream(id) => self.pending.get(id)?.exchange.clone(),
+            Origin::Unassociated => None,
         }
     }
 }
@@ -292,7 +368,7 @@ fn answered((id, request): (i64, InFlight), result: &RawValue, text: &str) -> Re
     match request.exchange {
         Some(exchange) => {
             exchange.complete(Ok(result.get().to_owned()));
-            Ok(placeholder(id))
+            Ok(if request.is_shown_list { tool_list(id, result) } else { placeholder(id) })
         }
         None => typed(text),
     }
@@ -315,6 +391,19 @@ fn refused((id, request): (i64, InFlight), failure: JsonRpcFailure) -> ServerJso
 fn placeholder(id: i64) -> ServerJsonRpcMessage {
     let nothing = ServerResult::CustomResult(CustomResult(Value::Null));
     JsonRpcMessage::response(nothing, RequestId::Number(id))
+}
+
+/// The tools of a list that `rmcp` can read.
+fn tool_list(id: i64, result: &RawValue) -> ServerJsonRpcMessage {
+    #[derive(Deserialize)]
+    struct ToolPage {
+        tools: Vec<Value>,
+    }
+    let page = read::<ToolPage>(Some(result.get()).filter(|text| text.len() <= MAX_SHOWN_LIST_BYTES));
+    let Some(page) = page else { return placeholder(id) };
+    let mut list = ListToolsResult::default();
+    list.tools = page.tools.into_iter().filter_map(|tool| serde_json::from_value(tool).ok()).collect();
+    JsonRpcMessage::response(ServerResult::ListToolsResult(list), RequestId::Number(id))
 }
 
 /// A message as `rmcp` reads it.

@@ -71,7 +71,7 @@ pub(crate) fn start(command: &Command, settings: StdioSettings) -> Result<StdioC
     let (outbox, writer) = Outbox::new(stdin, write_timeout);
     let replies = outbox.clone();
     let router = Router::new(
-        RouterSettings { era, roots, logs, secrets: secrets.clone() },
+        RouterSettings { era, roots, logs, secrets: secrets.clone(), shows_lists: false },
         Box::new(move |text| replies.reply(text)),
     );
     let lifecycle = Lifecycle::new();

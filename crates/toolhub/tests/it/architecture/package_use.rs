@@ -18,6 +18,7 @@ const USERS: &[(&str, &[&str])] = &[
     ("rmcp", &["toolhub-connect"]),
     ("rusqlite", &["toolhub-store"]),
     ("rustls", &["toolhub-net"]),
+    ("sse-stream", &["toolhub-connect"]),
     // Types and schemas are plain values.
     (
         "tokio",

@@ -1,0 +1,282 @@
+//! Connections to addresses: `tests/mcp_servers/http_server.py` speaks both eras, and does wrong what its arguments and tools say.
+
+use std::process::Stdio;
+
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command as Program},
+};
+
+use super::*;
+use crate::{
+    mcp::{
+        connection::ConnectError,
+        error,
+        wire::{EndCause, QuestionKind, Unsent},
+    },
+    rest::{Auth, Rest, Secret, Upstreams},
+};
+
+/// A server in a process of its own, which is killed when this is dropped.
+struct HttpServer {
+    port: u16,
+    process: Child,
+}
+
+impl HttpServer {
+    async fn start(flags: &[&str]) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/http_server.py");
+        let mut program = Program::new("python3");
+        let mut process =
+            program.arg(script).args(flags).stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("python3 runs");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).await.unwrap();
+        Self { port: line.trim().parse().unwrap(), process }
+    }
+
+    async fn stop(mut self) {
+        self.process.kill().await.unwrap();
+    }
+
+    fn rest(&self) -> Rest {
+        let url = format!("http://127.0.0.1:{}/mcp", self.port);
+        Rest::post(url).allow_host("127.0.0.1").upstreams(&Upstreams::new())
+    }
+
+    async fn open(&self, era: Era) -> Result<Connection, ConnectError> {
+        Connection::open(&Endpoint::Http(Box::new(self.rest())), era, &options()).await
+    }
+
+    async fn connect(&self, era: Era) -> Connection {
+        self.open(era).await.unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+async fn refusal(endpoint: Rest, era: Era) -> ConnectError {
+    match Connection::open(&Endpoint::Http(Box::new(endpoint)), era, &options()).await {
+        Ok(_) => panic!("connected"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn both_eras_connect_list_and_call_with_their_headers() {
+    let server = HttpServer::start(&["no-get"]).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let connection = server.connect(era).await;
+        assert_eq!(connection.facts().era, era);
+        connection.probe().await.unwrap();
+        let list: Value = serde_json::from_str(&connection.list_page(None).await.unwrap()).unwrap();
+        assert_eq!(list["tools"][1], json!({"name": "odd"}));
+        let headers: Value = serde_json::from_str(&text(&connection, "echo", json!({"city": "Ulm"})).await).unwrap();
+        let modern = |value: &str| if era == Era::Modern { json!(value) } else { Value::Null };
+        assert_eq!(headers["mcp-session-id"], if era == Era::Legacy { json!("S1") } else { Value::Null });
+        assert_eq!(headers["mcp-method"], modern("tools/call"));
+        assert_eq!(headers["mcp-name"], modern("echo"));
+        assert_eq!(headers["mcp-param-city"], modern("Ulm"));
+        assert_eq!(headers["mcp-protocol-version"], if era == Era::Modern { "2026-07-28" } else { "2025-11-25" });
+        connection.close().await;
+    }
+    let connection = server.connect(Era::Modern).await;
+    assert!(text(&connection, "report", json!({"until": "deleted S1"})).await.contains("deleted S1"));
+}
+
+#[tokio::test]
+async fn a_handshake_may_be_a_stream_and_a_legacy_server_refuses_discover_without_json_too() {
+    for flags in [&["legacy", "stream-handshake"], &["legacy-json", "stream-handshake"]] {
+        let server = HttpServer::start(flags).await;
+        let error = server.open(Era::Modern).await.err().expect("it is a legacy server");
+        assert!(matches!(error, ConnectError::Refused(_)) && error.suggests_legacy(), "{error}");
+        let connection = server.connect(Era::Legacy).await;
+        // The stream of the session reports changes; its question belongs to no call and is declined.
+        connection.list_changes().wait_for(|changes| *changes > 0).await.unwrap();
+        connection.probe().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn updates_and_questions_of_concurrent_calls_are_never_mixed_up() {
+    let server = HttpServer::start(&[]).await;
+    let connection = server.connect(Era::Legacy).await;
+    let calls = (0..16).map(async |number: usize| {
+        let who = format!("caller {number}");
+        let (sender, mut receiver) = updates(true);
+        let tool = if number.is_multiple_of(2) { "work" } else { "elicit" };
+        let call = connection.call(call(tool, json!({"who": who}), sender));
+        let reading = async {
+            let mut seen = Vec::new();
+            while let Some(update) = receiver.next().await {
+                match update {
+                    Update::Progress { done, .. } => seen.push(done.to_string()),
+                    Update::Log { text, .. } => seen.push(text),
+                    Update::Question(question) => {
+                        assert_eq!(question.kind, QuestionKind::Elicitation);
+                        assert_eq!(question.params, format!(r#"{{"message": "{who}"}}"#));
+                        question.answer(&json!({"action": "accept", "content": {"who": who}}));
+                    }
+                }
+            }
+            seen
+        };
+        let (result, seen) = tokio::join!(call, reading);
+        let result = content_text(&result.unwrap());
+        if tool == "work" {
+            assert_eq!(
+                (result.as_str(), seen),
+                ("done", vec!["1".into(), "2".into(), "3".into(), format!("of {who}")])
+            );
+        } else {
+            assert_eq!(serde_json::from_str::<Value>(&result).unwrap()["content"]["who"], json!(who));
+        }
+    });
+    futures_util::future::join_all(calls).await;
+    assert_eq!(connection.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn a_bad_response_fails_its_own_request_and_no_other() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    for (tool, expected) in [
+        ("accepted", "no answer"),
+        ("html", "neither JSON nor an event stream"),
+        ("junk", "it is not JSON"),
+        ("junk_event", "not JSON"),
+        ("wrong_id", "another request"),
+        ("wrong_id_event", "another request"),
+        ("huge", "more than 1048576 bytes"),
+        ("huge_event", "more than 1048576 bytes"),
+    ] {
+        let failed = result(&connection, tool, json!({})).await;
+        let Err(RequestError::Invalid(violation)) = failed else { panic!("{tool}: {failed:?}") };
+        assert!(violation.to_string().contains(expected), "{tool}: {violation}");
+    }
+    let early = result(&connection, "end_early", json!({})).await;
+    assert!(
+        matches!(&early, Err(RequestError::Lost(end)) if matches!(end.cause, EndCause::ResponseEnded)),
+        "{early:?}"
+    );
+    let broken = result(&connection, "broken", json!({})).await;
+    assert!(matches!(broken, Err(RequestError::Http { sent: true, .. })), "{broken:?}");
+    assert!(!connection.has_ended());
+    assert_eq!(connection.in_flight(), 0);
+    assert_eq!(text(&connection, "resume", json!({})).await, "resumed");
+}
+
+#[tokio::test]
+async fn refusals_keep_their_meaning() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    for status in [200, 400, 500] {
+        let failed = result(&connection, "fail", json!({"status": status})).await;
+        assert!(matches!(&failed, Err(RequestError::Refused(failure)) if failure.code == -32602), "{failed:?}");
+    }
+    for (status, kind) in [(500, "upstream_error"), (429, "tool_error"), (418, "tool_error")] {
+        let failed = result(&connection, "status", json!({"status": status})).await.unwrap_err();
+        let error = error::request_error(failed, false);
+        assert_eq!(error.kind.name(), kind, "{error}");
+        assert_eq!(error.retry_after.is_some(), status != 418, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_call_closes_its_stream() {
+    for era in [Era::Legacy, Era::Modern] {
+        let server = HttpServer::start(&["no-get"]).await;
+        let connection = server.connect(era).await;
+        {
+            let waiting = connection.call(call("wait", json!({}), updates(false).0));
+            tokio::select! {
+                biased;
+                _ = waiting => panic!("the call waits"),
+                _ = text(&connection, "report", json!({"until": "waiting"})) => {}
+            }
+        }
+        let report = text(&connection, "report", json!({"until": "closed"})).await;
+        assert!(report.contains("closed"), "{report}");
+        // `initialize` or `server/discover` is 0.
+        assert_eq!(report.contains("notifications/cancelled 1"), era == Era::Legacy, "{report}");
+        wait_for("nothing in flight", || (connection.in_flight() == 0).then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_reports_changes() {
+    let server = HttpServer::start(&[]).await;
+    let connection = server.connect(Era::Modern).await;
+    let _subscription = connection.listen().await.unwrap();
+    connection.list_changes().wait_for(|changes| *changes > 0).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_expired_session_ends_the_connection_without_sending_anything_twice() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    assert_eq!(text(&connection, "expire", json!({})).await, "expired");
+    let failed = result(&connection, "echo", json!({})).await;
+    assert!(matches!(&failed, Err(RequestError::NotSent(Unsent::Ended(_)))), "{failed:?}");
+    assert!(matches!(connection.ended().await.cause, EndCause::SessionExpired));
+    connection.close().await;
+    server.connect(Era::Legacy).await.probe().await.unwrap();
+}
+
+#[tokio::test]
+async fn credentials_are_sent_and_their_absence_is_named() {
+    let server = HttpServer::start(&["auth"]).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let error = refusal(server.rest(), era).await;
+        assert!(error.needs_credentials() && !error.suggests_legacy(), "{error}");
+        assert!(error.to_string().contains("set `auth`"), "{error}");
+        let endpoint = server.rest().auth(Auth::bearer(Secret::literal("s3cr3t-token")));
+        let connection = connect_http(endpoint, era).await;
+        let seen = text(&connection, "echo", json!({})).await;
+        assert!(seen.contains("s3cr3t-token") && !connection.secrets().named.text(seen).contains("s3cr3t-token"));
+    }
+}
+
+async fn connect_http(endpoint: Rest, era: Era) -> Connection {
+    let endpoint = Endpoint::Http(Box::new(endpoint));
+    Connection::open(&endpoint, era, &options()).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[tokio::test]
+async fn a_private_address_and_an_unreachable_one_are_refused_before_anything_is_sent() {
+    let server = HttpServer::start(&[]).await;
+    let guarded = Rest::post(format!("http://127.0.0.1:{}/mcp", server.port)).upstreams(&Upstreams::new());
+    let error = refusal(guarded, Era::Modern).await;
+    assert!(error.to_string().contains("allow_hosts") && !error.suggests_legacy(), "{error}");
+    let rest = server.rest();
+    server.stop().await;
+    let error = refusal(rest, Era::Modern).await;
+    assert!(matches!(error, ConnectError::Http { reached: false, .. }) && !error.suggests_legacy(), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_fails_the_request_before_it_is_sent() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let connection = server.connect(Era::Modern).await;
+    server.stop().await;
+    let failed = result(&connection, "echo", json!({})).await.unwrap_err();
+    assert!(matches!(failed, RequestError::Http { .. }), "{failed:?}");
+    assert_eq!(error::request_error(failed, false).kind.name(), "upstream_unreachable");
+}
+
+#[tokio::test]
+async fn a_server_of_http_and_sse_is_recognised_and_the_address_to_try_is_named() {
+    let server = HttpServer::start(&["http-sse"]).await;
+    let url = format!("http://127.0.0.1:{}/sse", server.port);
+    let rest = Rest::post(&url).allow_host("127.0.0.1").upstreams(&Upstreams::new());
+    assert!(refusal(rest.clone(), Era::Modern).await.suggests_legacy());
+    let error = refusal(rest, Era::Legacy).await;
+    assert!(matches!(&error, ConnectError::HttpSse { instead } if *instead == url.replace("/sse", "/mcp")), "{error}");
+}
+
+#[tokio::test]
+async fn a_silent_server_ends_at_the_startup_timeout() {
+    let server = HttpServer::start(&["silent"]).await;
+    let options = ConnectionOptions { startup_timeout: Duration::from_millis(200), ..options() };
+    for era in [Era::Legacy, Era::Modern] {
+        let opened = Connection::open(&Endpoint::Http(Box::new(server.rest())), era, &options).await;
+        assert!(matches!(opened.err(), Some(ConnectError::Silent(_))));
+    }
+}

@@ -1,0 +1,151 @@
+//! Reads an event stream of a server.
+//!
+//! In: the response to a POST or a GET. Out: to the router each message, and to `rmcp` the answers and event ids, which it needs to
+//! resume a broken stream. Only the stream's own request may be answered on it.
+
+use std::{collections::VecDeque, time::Duration};
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+use rmcp::{
+    model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    transport::streamable_http_client::SseError,
+};
+use sse_stream::Sse;
+use toolhub_core::offload;
+use toolhub_net::{SseDecoder, SseEvent};
+
+use super::client::{HttpClient, HttpFailed};
+use crate::{
+    mcp::wire::{exchange::RequestError, message::Violation, router::Origin},
+    rest::OpenResponse,
+};
+
+/// The longest delay that a server may ask for before a stream is resumed.
+const MAX_RETRY: Duration = Duration::from_secs(30);
+
+pub(super) fn events(
+    response: OpenResponse,
+    client: HttpClient,
+    origin: Origin,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let decoder = SseDecoder::new(client.max_message());
+    let reader =
+        EventReader { response, client, origin, decoder, ready: VecDeque::new(), phase: Phase::Open, last_id: None };
+    stream::unfold(reader, async |mut reader| {
+        let event = reader.next().await?;
+        Some((event, reader))
+    })
+    .boxed()
+}
+
+struct EventReader {
+    response: OpenResponse,
+    client: HttpClient,
+    origin: Origin,
+    decoder: SseDecoder,
+    ready: VecDeque<Sse>,
+    phase: Phase,
+    last_id: Option<String>,
+}
+
+#[derive(PartialEq)]
+enum Phase {
+    Open,
+    /// The request has its answer. The rest is read only so that the connection can be reused.
+    Answered,
+    Ended,
+}
+
+impl EventReader {
+    async fn next(&mut self) -> Option<Result<Sse, SseError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if self.phase == Phase::Ended {
+                return None;
+            }
+            let client = self.client.clone();
+            let chunk = tokio::select! {
+                biased;
+                () = client.lifecycle().close_requested() => return None,
+                chunk = self.response.chunk() => chunk,
+            };
+            match chunk {
+                Ok(Some(bytes)) if self.phase == Phase::Open => match self.decoder.feed(&bytes) {
+                    Ok(events) => self.handle(events).await,
+                    Err(too_long) => self.violated(Violation::TooLong { limit: too_long.0 }),
+                },
+                Ok(Some(_)) => {}
+                Ok(None) => self.end(),
+                Err(_) => {
+                    self.end();
+                    return Some(Err(SseError::Body(Box::new(HttpFailed))));
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.phase = Phase::Ended;
+        if matches!(self.origin, Origin::Unassociated) {
+            // Notifications may be lost until there is another stream.
+            self.client.router().list_may_have_changed();
+        }
+    }
+
+    async fn handle(&mut self, events: Vec<SseEvent>) {
+        for event in events {
+            let is_message = matches!(event.name.as_str(), "" | "message");
+            if !is_message || event.data.trim().is_empty() || self.phase != Phase::Open {
+                continue;
+            }
+            let (router, origin) = (self.client.router().clone(), self.origin);
+            let handled = offload::run(event.data.len(), move || router.incoming(&event.data, origin)).await;
+            match handled {
+                Ok(Some(message)) => self.pass_on(&message),
+                Ok(None) => {}
+                Err(violation) => self.violated(violation),
+            }
+        }
+        self.pass_on_event_id();
+    }
+
+    /// Only answers, and what belongs to a subscription, is for `rmcp`.
+    fn pass_on(&mut self, message: &ServerJsonRpcMessage) {
+        if let (Origin::Stream(request), JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) =
+            (self.origin, message)
+        {
+            self.phase = Phase::Answered;
+            self.client.forget_resumable(request);
+        }
+        if let Ok(text) = serde_json::to_string(message) {
+            self.ready.push_back(Sse::default().data(text));
+        }
+    }
+
+    /// The stream cannot be used any more. Its request fails; notifications of other streams go on.
+    fn violated(&mut self, violation: Violation) {
+        if let Origin::Stream(request) = self.origin {
+            self.client.router().fail(request, RequestError::Invalid(violation));
+            let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, "protocol violation", None);
+            self.pass_on(&JsonRpcMessage::error(error, Some(RequestId::Number(request))));
+        }
+    }
+
+    fn pass_on_event_id(&mut self) {
+        let last_id = self.decoder.last_event_id().map(String::from);
+        if self.phase != Phase::Open || last_id == self.last_id {
+            return;
+        }
+        if let (Origin::Stream(request), Some(event)) = (self.origin, &last_id) {
+            self.client.set_resumable(event, request);
+        }
+        let mut event = Sse::default();
+        event.id.clone_from(&last_id);
+        let retry = self.decoder.retry().map(|retry| retry.min(MAX_RETRY).as_millis());
+        event.retry = retry.and_then(|retry| u64::try_from(retry).ok());
+        self.last_id = last_id;
+        self.ready.push_back(event);
+    }
+}

@@ -1,0 +1,231 @@
+"""An MCP server over streamable HTTP for tests, of both eras. Its arguments and the names of its tools select what it does wrong.
+
+Prints its port."""
+
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+flags = set(sys.argv[1:])
+lock = threading.Condition()
+events = []  # what happened, in order
+replies = {}  # id of a question -> reply
+resumed = {}  # event id -> answer
+sessions = set()
+
+
+def note(event):
+    with lock:
+        events.append(event)
+        lock.notify_all()
+
+
+def text(id, value):
+    value = value if isinstance(value, str) else json.dumps(value)
+    return {"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": value}]}}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def body(self, status, content, kind="application/json", **headers):
+        content = content if isinstance(content, bytes) else (content if isinstance(content, str) else json.dumps(content)).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def stream(self, **headers):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.close_connection = True
+
+    def event(self, message=None, id=None, retry=None, name=None):
+        if name is not None:
+            self.wfile.write(f"event: {name}\n".encode())
+        if id is not None:
+            self.wfile.write(f"id: {id}\n".encode())
+        if retry is not None:
+            self.wfile.write(f"retry: {retry}\n".encode())
+        data = message if isinstance(message, str) else json.dumps(message) if message is not None else ""
+        self.wfile.write(f"data: {data}\n\n".encode())
+        self.wfile.flush()
+
+    def refused(self):
+        if "auth" in flags and self.headers.get("Authorization") != "Bearer s3cr3t-token":
+            self.body(401, "who are you?", "text/plain", WWW_Authenticate="Bearer")
+            return True
+        session = self.headers.get("Mcp-Session-Id")
+        if session is not None and session not in sessions:
+            self.body(404, "no such session", "text/plain")
+            return True
+        return False
+
+    def wait_until_closed(self):
+        try:
+            while True:
+                with lock:
+                    lock.wait(0.05)
+                self.wfile.write(b": alive\n\n")
+                self.wfile.flush()
+        except OSError:
+            pass
+
+    def do_GET(self):
+        if "http-sse" in flags:
+            self.stream()
+            self.event("/messages?session=1", name="endpoint")
+            return self.wait_until_closed()
+        if self.refused():
+            return
+        last = self.headers.get("Last-Event-ID")
+        if last is not None:
+            note(f"resumed {last}")
+            self.stream()
+            return self.event(resumed[last])
+        if "no-get" in flags:
+            return self.body(405, "")
+        self.stream()
+        self.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        self.event({"jsonrpc": "2.0", "id": "lost", "method": "elicitation/create", "params": {"message": "?"}})
+        self.wait_until_closed()
+
+    def do_DELETE(self):
+        note("deleted " + self.headers.get("Mcp-Session-Id"))
+        self.body(200, "")
+
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "http-sse" in flags:
+            return self.body(405, "Method Not Allowed", "text/plain")
+        if self.refused():
+            return
+        id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+        if "silent" in flags:
+            with lock:
+                lock.wait_for(lambda: False, timeout=20)
+            return
+        if method is None:
+            with lock:
+                replies[id] = message.get("result", message.get("error"))
+                lock.notify_all()
+            return self.body(202, "")
+        if id is None:
+            note(f"{method} {params.get('requestId', '')}".strip())
+            return self.body(202, "")
+        if method == "initialize":
+            sessions.add("S1")
+            capabilities = {"tools": {"listChanged": True}, "logging": {}}
+            result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": {"name": "test", "version": "1"}}
+            answer = {"jsonrpc": "2.0", "id": id, "result": result}
+            if "stream-handshake" in flags:
+                self.stream(Mcp_Session_Id="S1")
+                self.event("", id="e0", retry=10)
+                return self.event(answer)
+            return self.body(200, answer, Mcp_Session_Id="S1")
+        if method == "server/discover":
+            if "legacy" in flags:
+                return self.body(400, "Bad Request: no session", "text/plain")
+            if "legacy-json" in flags:
+                return self.body(400, {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "no session"}})
+            result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}
+            return self.body(200, {"jsonrpc": "2.0", "id": id, "result": {**result, "ttlMs": 0, "cacheScope": "private"}})
+        if method == "ping":
+            return self.body(200, {"jsonrpc": "2.0", "id": id, "result": {}})
+        if method == "tools/list":
+            schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
+            return self.body(200, {"jsonrpc": "2.0", "id": id, "result": {"tools": [{"name": "echo", "inputSchema": schema}, {"name": "odd"}]}})
+        if method == "subscriptions/listen":
+            subscription = {"io.modelcontextprotocol/subscriptionId": id}
+            self.stream()
+            self.event({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {"_meta": subscription, "notifications": params["notifications"]}})
+            self.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": subscription}})
+            return self.wait_until_closed()
+        self.call(id, params)
+
+    def call(self, id, params):
+        name, arguments, token = params["name"], params.get("arguments", {}), params.get("_meta", {}).get("progressToken")
+        if name == "echo":
+            self.body(200, text(id, {key.lower(): value for key, value in self.headers.items()}))
+        elif name == "report":
+            with lock:
+                lock.wait_for(lambda: arguments.get("until", "") in [*events, ""], timeout=20)
+                self.body(200, text(id, events))
+        elif name == "work":
+            self.stream()
+            for step in range(1, 4):
+                self.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": step, "total": 3}})
+            self.event({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "of " + arguments["who"]}})
+            self.event(text(id, "done"))
+        elif name == "elicit":
+            self.stream()
+            self.event({"jsonrpc": "2.0", "id": "q-" + arguments["who"], "method": "elicitation/create", "params": {"message": arguments["who"]}})
+            with lock:
+                lock.wait_for(lambda: "q-" + arguments["who"] in replies, timeout=20)
+            self.event(text(id, replies["q-" + arguments["who"]]))
+        elif name == "wait":
+            note("waiting")
+            self.stream()
+            self.wait_until_closed()
+            note("closed")
+        elif name == "wait_without_response":
+            note("waiting")
+            with lock:
+                lock.wait_for(lambda: "stop" in events, timeout=20)
+        elif name == "resume":
+            resumed["r1"] = text(id, "resumed")
+            self.stream()
+            self.event(id="r1", retry=10)
+        elif name == "end_early":
+            self.stream()
+            self.event({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
+        elif name == "fail":
+            self.body(arguments.get("status", 200), {"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "it failed"}})
+        elif name == "status":
+            self.body(arguments["status"], "<html>broken</html>", "text/html", Retry_After="7")
+        elif name == "expire":
+            sessions.clear()
+            self.body(200, text(id, "expired"))
+        elif name == "accepted":
+            self.body(202, "")
+        elif name == "html":
+            self.body(200, "<html></html>", "text/html")
+        elif name == "junk":
+            self.body(200, "Listening")
+        elif name == "junk_event":
+            self.stream()
+            self.event("Listening")
+        elif name == "wrong_id":
+            self.body(200, text(4711, "wrong"))
+        elif name == "wrong_id_event":
+            self.stream()
+            self.event(text(4711, "wrong"))
+        elif name == "huge":
+            self.body(200, text(id, "x" * (2 << 20)))
+        elif name == "huge_event":
+            self.stream()
+            self.event(text(id, "x" * (2 << 20)))
+        elif name == "broken":
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b'{"jsonrpc"')
+            self.close_connection = True
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server.daemon_threads = True
+print(server.server_address[1], flush=True)
+server.serve_forever()
