@@ -5,9 +5,11 @@
 //! `stdio` and `http` move the bytes. Nothing here knows tools or results.
 
 mod exchange;
+mod forward;
 mod http;
 mod lifecycle;
 mod message;
+mod notification;
 mod outbox;
 mod pending;
 mod question;

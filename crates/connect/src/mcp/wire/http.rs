@@ -1,11 +1,14 @@
 //! A server at an address: streamable HTTP.
 //!
 //! In: the address with its credentials, as a [`Rest`]. Out: a `Transport` for `rmcp`, and a [`Router`] that delivers everything
-//! else. `rmcp` decides what is posted, with which session and protocol headers; `client` sends it with `toolhub-net` and adds the
-//! credentials, so that address guard, TLS and timeouts hold and `rmcp` never sees a secret; `stream` reads event streams.
+//! else. `rmcp` decides what is posted, with which session and protocol headers; `client` sends it with the connections
+//! and credentials of `address`, so that address guard, TLS and timeouts hold and `rmcp` never sees a secret; `response` and `stream`
+//! read what the server says.
 
+mod address;
 mod client;
 mod http_sse;
+mod response;
 mod stream;
 
 use std::{sync::Arc, time::Duration};
@@ -20,11 +23,15 @@ use rmcp::{
     },
 };
 
+use tokio::sync::mpsc;
+
+use address::Address;
 use client::HttpClient;
 pub(crate) use client::HttpFailed;
 
 use super::{
     lifecycle::{EndCause, Lifecycle},
+    message::Violation,
     router::{Router, RouterSettings},
 };
 use crate::{
@@ -35,6 +42,8 @@ use crate::{
 
 /// `rmcp` runs so many requests at the same time. The hub limits calls itself.
 const MAX_REQUESTS: usize = 1_024;
+/// How many replies to requests of the server wait to be posted.
+const MAX_REPLIES: usize = 32;
 /// How long `rmcp` may take to end the session at the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(6);
 
@@ -77,17 +86,17 @@ pub(crate) enum HttpStartError {
 pub(crate) async fn start(rest: &Rest, settings: HttpSettings) -> Result<HttpConnection, HttpStartError> {
     let HttpSettings { era, max_message, roots, logs } = settings;
     let lifecycle = Lifecycle::new();
-    let (prepared, replies) = client::prepare(rest).await?;
-    let secrets = prepared.secrets.clone();
-    let reply_sink = prepared.reply_sink();
-    let router = Router::new(
-        RouterSettings { era, roots, logs, secrets: secrets.clone(), shows_lists: era == Era::Modern },
-        reply_sink,
-    );
-    let client = prepared.connect(router.clone(), lifecycle.clone(), max_message);
+    let address = Address::new(rest).await?;
+    let (secrets, origin) = (address.secrets.clone(), address.origin());
+    let (sender, replies) = mpsc::channel(MAX_REPLIES);
+    let reply_sink = move |text| sender.try_send(text).map_err(|_| Violation::RepliesUnread);
+    let settings = RouterSettings { era, roots, logs, secrets: secrets.clone(), shows_lists: era == Era::Modern };
+    let router = Router::new(settings, Box::new(reply_sink));
+    let client = HttpClient::new(address, router.clone(), lifecycle.clone(), max_message);
     // Not supervised: it ends with the connection.
     tokio::spawn(client.clone().send_replies(replies));
-    let mut config = StreamableHttpClientTransportConfig::with_uri(client.display_url())
+    // `rmcp` passes the address back, and it is not used.
+    let mut config = StreamableHttpClientTransportConfig::with_uri(origin)
         .reinit_on_expired_session(false)
         .max_concurrent_requests(MAX_REQUESTS)
         .max_sse_event_size(usize::MAX);

@@ -54,8 +54,8 @@ pub(crate) enum Violation {
     FailureWithoutId,
     #[error("it used the id of a request again before that was answered")]
     RequestIdInUse,
-    #[error("it does not read its input: {0} bytes wait to be written")]
-    RepliesUnread(usize),
+    #[error("it does not read the replies to its requests, and too many wait to be sent")]
+    RepliesUnread,
     #[error("it does not read its input: no byte was accepted for {0:?}")]
     InputBlocked(Duration),
     #[error("it closed its input")]

@@ -70,7 +70,7 @@ impl Outbox {
     /// Queues the reply to a request of the server.
     pub(super) fn reply(&self, text: String) -> Result<(), Violation> {
         if self.is_full(text.len()) {
-            return Err(Violation::RepliesUnread(self.queued.load(Ordering::Relaxed)));
+            return Err(Violation::RepliesUnread);
         }
         self.push(text, None);
         Ok(())

@@ -11,33 +11,28 @@ use std::{
 };
 
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData, GetExtensions,
-    GetMeta, JsonRpcMessage, ListToolsResult, RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, RequestId,
+    ServerJsonRpcMessage,
 };
-use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
     exchange::{Exchange, RequestError},
+    forward::{answered, refused, typed},
     message::{self, Incoming, JsonRpcFailure, Violation, number},
+    notification::{Acknowledged, Cancelled, LogMessage, Progress, clip, read},
     pending::{InFlight, PendingRequests},
     question::{self, Question, QuestionKind},
     updates::{Update, UpdateSender},
 };
 use crate::{
-    command::{ProgramSecrets, printable},
+    command::ProgramSecrets,
     mcp::{era::Era, log_ring::LogRing},
 };
 
-/// Maximum size of the messages that `rmcp` reads, which takes many times their size in memory.
-const MAX_TYPED_BYTES: usize = 512 * 1024;
-/// Maximum size of a list that `rmcp` sees.
-const MAX_SHOWN_LIST_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum size of the parameters of a notification, and of a question.
 const MAX_PARAMS_BYTES: usize = 256 * 1024;
-/// How much of a text of a notification is kept.
-const MAX_TEXT_CHARS: usize = 1_000;
 /// How many questions of a server may be open.
 const MAX_OPEN_QUESTIONS: usize = 16;
 /// For so long after a call was cancelled, a question may still belong to that call.
@@ -101,6 +96,11 @@ impl Router {
     /// How many requests wait for an answer.
     pub(crate) fn in_flight(&self) -> usize {
         self.lock().pending.len()
+    }
+
+    /// Whether a request waits for an answer.
+    pub(crate) fn is_in_flight(&self, id: i64) -> bool {
+        self.lock().pending.get(id).is_some()
     }
 
     /// Registers a message before it is sent. Returns the exchange of a request.
@@ -362,100 +362,4 @@ impl State {
             Origin::Unassociated => None,
         }
     }
-}
-
-fn answered((id, request): (i64, InFlight), result: &RawValue, text: &str) -> Result<ServerJsonRpcMessage, Violation> {
-    match request.exchange {
-        Some(exchange) => {
-            exchange.complete(Ok(result.get().to_owned()));
-            Ok(if request.is_shown_list { tool_list(id, result) } else { placeholder(id) })
-        }
-        None => typed(text),
-    }
-}
-
-fn refused((id, request): (i64, InFlight), failure: JsonRpcFailure) -> ServerJsonRpcMessage {
-    match request.exchange {
-        Some(exchange) => {
-            exchange.complete(Err(RequestError::Refused(failure)));
-            placeholder(id)
-        }
-        None => {
-            let error = ErrorData::new(ErrorCode(failure.code), failure.message, failure.data);
-            JsonRpcMessage::error(error, Some(RequestId::Number(id)))
-        }
-    }
-}
-
-/// Makes `rmcp` forget a request whose answer went directly to its caller.
-fn placeholder(id: i64) -> ServerJsonRpcMessage {
-    let nothing = ServerResult::CustomResult(CustomResult(Value::Null));
-    JsonRpcMessage::response(nothing, RequestId::Number(id))
-}
-
-/// The tools of a list that `rmcp` can read.
-fn tool_list(id: i64, result: &RawValue) -> ServerJsonRpcMessage {
-    #[derive(Deserialize)]
-    struct ToolPage {
-        tools: Vec<Value>,
-    }
-    let page = read::<ToolPage>(Some(result.get()).filter(|text| text.len() <= MAX_SHOWN_LIST_BYTES));
-    let Some(page) = page else { return placeholder(id) };
-    let mut list = ListToolsResult::default();
-    list.tools = page.tools.into_iter().filter_map(|tool| serde_json::from_value(tool).ok()).collect();
-    JsonRpcMessage::response(ServerResult::ListToolsResult(list), RequestId::Number(id))
-}
-
-/// A message as `rmcp` reads it.
-fn typed(text: &str) -> Result<ServerJsonRpcMessage, Violation> {
-    if text.len() > MAX_TYPED_BYTES {
-        return Err(Violation::TooLong { limit: MAX_TYPED_BYTES });
-    }
-    serde_json::from_str(text).map_err(|_| Violation::NotAMessage("its members have the wrong type"))
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Progress {
-    progress_token: RequestId,
-    progress: f64,
-    total: Option<f64>,
-    message: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct LogMessage<'a> {
-    level: String,
-    logger: Option<String>,
-    #[serde(borrow)]
-    data: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Acknowledged {
-    #[serde(rename = "_meta")]
-    meta: AcknowledgedMeta,
-}
-
-#[derive(Deserialize)]
-struct AcknowledgedMeta {
-    #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
-    subscription_id: RequestId,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Cancelled {
-    request_id: RequestId,
-}
-
-/// The parameters of a notification; `None` if they are not as the protocol says, since a notification has no answer.
-fn read<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Option<T> {
-    serde_json::from_str(params?).ok()
-}
-
-/// The beginning of a text, without control characters.
-fn clip(text: &str) -> String {
-    let end = text.char_indices().nth(MAX_TEXT_CHARS).map_or(text.len(), |(end, _)| end);
-    printable(&text.as_bytes()[..end])
 }

@@ -12,7 +12,7 @@ use hyper::{
 };
 use toolhub_net::SseDecoder;
 
-use super::client::{HttpClient, content_type};
+use super::{client::HttpClient, response::content_type};
 
 /// How long to wait for the first event.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,14 +21,14 @@ const MAX_EVENT: usize = 16 * 1024;
 
 pub(super) async fn detect(client: &HttpClient) -> Option<String> {
     let is_http_sse = tokio::time::timeout(TIMEOUT, begins_with_endpoint(client)).await.ok()??;
-    is_http_sse.then(|| suggestion(&client.origin(), &client.target().unwrap_or_default()))
+    is_http_sse.then(|| suggestion(&client.address().origin(), &client.address().target().unwrap_or_default()))
 }
 
 async fn begins_with_endpoint(client: &HttpClient) -> Option<bool> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let sent = AtomicBool::new(false);
-    let mut response = client.send(Method::GET, Bytes::new(), headers, &sent).await.ok()?;
+    let mut response = client.address().send(Method::GET, Bytes::new(), headers, &sent).await.ok()?;
     if !response.status.is_success() || !content_type(&response.headers).eq_ignore_ascii_case("text/event-stream") {
         return None;
     }

@@ -1,0 +1,159 @@
+//! Judges the response to a POST.
+//!
+//! In: a response, and the request that was posted. Out: the answer to the router, and to `rmcp` what it needs to go on. A response
+//! that is not the answer to its request fails that request; only a refused session or credentials end the connection.
+
+use std::sync::Arc;
+
+use hyper::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, GetExtensions, JsonRpcMessage},
+    transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse},
+};
+use toolhub_core::{
+    Effect, ErrorKind, ToolError,
+    clock::{Clock as _, SystemClock},
+    offload,
+};
+
+use super::{
+    client::{HttpClient, HttpFailed, PostResult, SESSION_ID},
+    stream,
+};
+use crate::{
+    mcp::wire::{
+        exchange::{Exchange, RequestError, Unsent},
+        lifecycle::{End, EndCause},
+        message::{self, Incoming, JsonRpcFailure, Violation, number},
+        router::Origin,
+    },
+    rest::{HttpError, OpenResponse, ReadLimit, status_error},
+};
+
+/// How much of an error response is read.
+const ERROR_LIMIT: ReadLimit = ReadLimit { bytes: 256 * 1024, decompressed: 256 * 1024, truncate: true };
+/// Longer session ids are refused.
+const MAX_SESSION_ID: usize = 1_024;
+
+/// A request that is posted.
+pub(super) struct Posted {
+    pub(super) id: i64,
+    pub(super) exchange: Option<Exchange>,
+    is_discover: bool,
+}
+
+impl Posted {
+    pub(super) fn new(message: &ClientJsonRpcMessage) -> Option<Self> {
+        let JsonRpcMessage::Request(request) = message else { return None };
+        Some(Self {
+            id: number(&request.id)?,
+            exchange: request.request.extensions().get::<Exchange>().cloned(),
+            is_discover: matches!(request.request, ClientRequest::DiscoverRequest(_)),
+        })
+    }
+}
+
+impl HttpClient {
+    /// The answer to a request, in the response to its POST. `session`: the request was part of one.
+    pub(super) async fn read_answer(&self, response: OpenResponse, request: &Posted, session: bool) -> PostResult {
+        let status = response.status;
+        let session_id = response.headers.get(&SESSION_ID).and_then(|id| id.to_str().ok()).map(String::from);
+        let session_id = session_id.filter(|id| id.len() <= MAX_SESSION_ID);
+        if let Some(cause) = access_lost(status, session) {
+            drop(response.discard().await);
+            let end = Arc::new(End::from(cause));
+            // The server refused the request, so it had no effect. Before the end, which all other requests get.
+            self.router().fail(request.id, RequestError::NotSent(Unsent::Ended(end.clone())));
+            self.lifecycle().end(End::clone(&end));
+            return Err(StreamableHttpError::Client(HttpFailed));
+        }
+        if status.is_success() && status != StatusCode::OK {
+            drop(response.discard().await);
+            return Err(self.violated(request.id, Violation::NotAMessage("the response has no answer")));
+        }
+        let is = |kind: &str| content_type(&response.headers).eq_ignore_ascii_case(kind);
+        match (status.is_success(), is("text/event-stream"), is("application/json")) {
+            (true, true, _) => {
+                let stream = stream::events(response, self.clone(), Origin::Stream(request.id));
+                Ok(StreamableHttpPostResponse::Sse(stream, session_id))
+            }
+            (true, false, true) => {
+                let limit = ReadLimit { bytes: self.max_message(), decompressed: self.max_message(), truncate: false };
+                let body = match response.read(limit).await {
+                    Ok(body) => body,
+                    Err(HttpError::TooLarge { limit, .. }) => {
+                        return Err(self.violated(request.id, Violation::TooLong { limit }));
+                    }
+                    Err(error) => return Err(self.fail(Some(request), error, true)),
+                };
+                let (router, origin) = (self.router().clone(), Origin::Stream(request.id));
+                let handled = offload::run(body.len(), move || {
+                    let text = str::from_utf8(&body).map_err(|_| Violation::NotAMessage("it is not UTF-8"))?;
+                    router.incoming(text, origin)
+                });
+                match handled.await {
+                    Ok(Some(answer)) => Ok(StreamableHttpPostResponse::Json(answer, session_id)),
+                    Ok(None) => Err(self.violated(request.id, Violation::NotAMessage("the response is not an answer"))),
+                    Err(violation) => Err(self.violated(request.id, violation)),
+                }
+            }
+            (true, false, false) => {
+                drop(response.discard().await);
+                Err(self
+                    .violated(request.id, Violation::NotAMessage("the response is neither JSON nor an event stream")))
+            }
+            (false, ..) => self.read_refusal(response, request).await,
+        }
+    }
+
+    /// A response with an unsuccessful status. Its body may be a JSON-RPC error, with any id or none.
+    async fn read_refusal(&self, response: OpenResponse, request: &Posted) -> PostResult {
+        let status = response.status;
+        let is_json = content_type(&response.headers).eq_ignore_ascii_case("application/json");
+        if !is_json && !(status.is_client_error() && request.is_discover) {
+            let now = SystemClock.now();
+            let error = status_error::from_response(response, &self.address().secrets.all, now, Effect::None).await;
+            return Err(self.fail(Some(request), HttpError::Tool(Box::new(error)), true));
+        }
+        let body = response.read(ERROR_LIMIT).await.unwrap_or_default();
+        let failure = match str::from_utf8(&body).ok().map(message::parse) {
+            Some(Ok(Incoming::Failure { failure, .. })) => failure,
+            // A server of the legacy era, probably: `rmcp` takes it for one.
+            _ if request.is_discover && status.is_client_error() => JsonRpcFailure {
+                code: ErrorCode::INVALID_REQUEST.0,
+                message: format!("HTTP status {status}"),
+                data: None,
+            },
+            _ => {
+                let error = ToolError::refused(format!("The MCP server refused this request ({status})."));
+                let error = if status.is_server_error() {
+                    let text = format!("the MCP server responded {status}");
+                    let error = ToolError::with_kind(ErrorKind::UpstreamError, text);
+                    error.hide_from_model().effect(Effect::Unknown)
+                } else {
+                    error
+                };
+                return Err(self.fail(Some(request), HttpError::Tool(Box::new(error)), true));
+            }
+        };
+        match self.router().refuse(request.id, failure) {
+            Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, None)),
+            None => Err(StreamableHttpError::Client(HttpFailed)),
+        }
+    }
+}
+
+/// Why the connection cannot be used any more, if this status says so: the credentials or the session are not accepted.
+pub(super) fn access_lost(status: StatusCode, session: bool) -> Option<EndCause> {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(EndCause::Unauthorized(status.as_u16())),
+        StatusCode::NOT_FOUND if session => Some(EndCause::SessionExpired),
+        _ => None,
+    }
+}
+
+/// The content type without its parameters.
+pub(super) fn content_type(headers: &HeaderMap) -> &str {
+    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim()
+}
