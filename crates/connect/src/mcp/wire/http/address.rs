@@ -38,8 +38,8 @@ impl Address {
         let plan = Plan::new(rest).map_err(HttpStartError::Settings)?;
         let mut address = Self { plan, secrets: Arc::default() };
         let values = address.secret_values().await.map_err(HttpStartError::Credentials)?;
-        let mask = || SecretMask::new(values.iter().map(|value| &**value));
-        address.secrets = Arc::new(ProgramSecrets { all: mask(), named: mask() });
+        let mask = Arc::new(SecretMask::new(values.iter().map(|value| &**value)));
+        address.secrets = Arc::new(ProgramSecrets { all: mask.clone(), named: mask });
         Ok(address)
     }
 
