@@ -41,6 +41,7 @@ const IDEMPOTENCY_KEY: &str = "dev.toolhub/idempotencyKey";
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "there is one per server")]
 pub(crate) enum Endpoint {
     /// A program that speaks on its stdin and stdout.
     Stdio(Command),

@@ -125,15 +125,15 @@ class Handler(BaseHTTPRequestHandler):
             note(f"{method} {params.get('requestId', '')}".strip())
             return self.body(202, "")
         if method == "initialize":
-            sessions.add("S1")
+            sessions.add("session-1")
             capabilities = {"tools": {"listChanged": True}, "logging": {}}
             result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": {"name": "test", "version": "1"}}
             answer = {"jsonrpc": "2.0", "id": id, "result": result}
             if "stream-handshake" in flags:
-                self.stream(Mcp_Session_Id="S1")
+                self.stream(Mcp_Session_Id="session-1")
                 self.event("", id="e0", retry=10)
                 return self.event(answer)
-            return self.body(200, answer, Mcp_Session_Id="S1")
+            return self.body(200, answer, Mcp_Session_Id="session-1")
         if method == "server/discover":
             if "legacy" in flags:
                 return self.body(400, "Bad Request: no session", "text/plain")

@@ -62,8 +62,8 @@ fn tool_list(id: i64, result: &RawValue) -> ServerJsonRpcMessage {
     }
     let page = read::<ToolPage>(Some(result.get()).filter(|text| text.len() <= MAX_SHOWN_LIST_BYTES));
     let Some(page) = page else { return placeholder(id) };
-    let mut list = ListToolsResult::default();
-    list.tools = page.tools.into_iter().filter_map(|tool| serde_json::from_value(tool).ok()).collect();
+    let tools = page.tools.into_iter().filter_map(|tool| serde_json::from_value(tool).ok());
+    let list = ListToolsResult::with_all_items(tools.collect());
     JsonRpcMessage::response(ServerResult::ListToolsResult(list), RequestId::Number(id))
 }
 

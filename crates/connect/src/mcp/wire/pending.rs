@@ -121,7 +121,7 @@ mod tests {
     fn requests(ids: std::ops::Range<i64>) -> PendingRequests {
         let mut pending = PendingRequests::default();
         ids.for_each(|id| {
-            pending.insert(id, InFlight { exchange: None, token: Some(id), is_listen: false, is_shown_list: false })
+            pending.insert(id, InFlight { exchange: None, token: Some(id), is_listen: false, is_shown_list: false });
         });
         pending
     }

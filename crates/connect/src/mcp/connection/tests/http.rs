@@ -70,7 +70,7 @@ async fn both_eras_connect_list_and_call_with_their_headers() {
         assert_eq!(list["tools"][1], json!({"name": "odd"}));
         let headers: Value = serde_json::from_str(&text(&connection, "echo", json!({"city": "Ulm"})).await).unwrap();
         let modern = |value: &str| if era == Era::Modern { json!(value) } else { Value::Null };
-        assert_eq!(headers["mcp-session-id"], if era == Era::Legacy { json!("S1") } else { Value::Null });
+        assert_eq!(headers["mcp-session-id"], if era == Era::Legacy { json!("session-1") } else { Value::Null });
         assert_eq!(headers["mcp-method"], modern("tools/call"));
         assert_eq!(headers["mcp-name"], modern("echo"));
         assert_eq!(headers["mcp-param-city"], modern("Ulm"));
@@ -78,7 +78,7 @@ async fn both_eras_connect_list_and_call_with_their_headers() {
         connection.close().await;
     }
     let connection = server.connect(Era::Modern).await;
-    assert!(text(&connection, "report", json!({"until": "deleted S1"})).await.contains("deleted S1"));
+    assert!(text(&connection, "report", json!({"until": "deleted session-1"})).await.contains("deleted session-1"));
 }
 
 #[tokio::test]

@@ -110,7 +110,8 @@ impl HttpClient {
     async fn read_refusal(&self, response: OpenResponse, request: &Posted) -> PostResult {
         let status = response.status;
         let is_json = content_type(&response.headers).eq_ignore_ascii_case("application/json");
-        if !is_json && !(status.is_client_error() && request.is_discover) {
+        let is_legacy_refusal = status.is_client_error() && request.is_discover;
+        if !is_json && !is_legacy_refusal {
             let now = SystemClock.now();
             let error = status_error::from_response(response, &self.address().secrets.all, now, Effect::None).await;
             return Err(self.fail(Some(request), HttpError::Tool(Box::new(error)), true));
@@ -119,7 +120,7 @@ impl HttpClient {
         let failure = match str::from_utf8(&body).ok().map(message::parse) {
             Some(Ok(Incoming::Failure { failure, .. })) => failure,
             // A server of the legacy era, probably: `rmcp` takes it for one.
-            _ if request.is_discover && status.is_client_error() => JsonRpcFailure {
+            _ if is_legacy_refusal => JsonRpcFailure {
                 code: ErrorCode::INVALID_REQUEST.0,
                 message: format!("HTTP status {status}"),
                 data: None,
