@@ -69,9 +69,11 @@ pub(crate) fn connect_error(error: &ConnectError) -> ToolError {
 fn kind_of_end(cause: &EndCause) -> ErrorKind {
     match cause {
         EndCause::Violation(_) | EndCause::Unauthorized(_) => ErrorKind::UpstreamError,
-        EndCause::Exited(_) | EndCause::SessionExpired | EndCause::ResponseEnded | EndCause::Closed => {
-            ErrorKind::UpstreamUnreachable
-        }
+        EndCause::Exited(_)
+        | EndCause::Unreachable(_)
+        | EndCause::SessionExpired
+        | EndCause::ResponseEnded
+        | EndCause::Closed => ErrorKind::UpstreamUnreachable,
     }
 }
 

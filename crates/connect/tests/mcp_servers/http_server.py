@@ -227,5 +227,6 @@ class Handler(BaseHTTPRequestHandler):
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 server.daemon_threads = True
+server.handle_error = lambda *_: None  # Clients go away.
 print(server.server_address[1], flush=True)
 server.serve_forever()

@@ -78,7 +78,7 @@ impl ConnectError {
             Self::Refused(failure) => !modern.contains(&ErrorCode(failure.code)),
             Self::Version { offered } => offered.iter().any(|version| is_legacy(version)),
             Self::InvalidAnswer | Self::Silent(_) => true,
-            Self::Ended(_) => !self.needs_credentials(),
+            Self::Ended(end) => !self.needs_credentials() && !matches!(end.cause, EndCause::Unreachable(_)),
         }
     }
 

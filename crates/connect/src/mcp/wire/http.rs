@@ -147,7 +147,6 @@ impl Transport<RoleClient> for HttpTransport {
         }
     }
 
-    // Over HTTP nothing ends by itself when the server is gone: a request that fails says so.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         tokio::select! {
             biased;

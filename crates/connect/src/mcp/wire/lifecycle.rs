@@ -26,6 +26,8 @@ pub(crate) enum EndCause {
     Violation(Violation),
     /// The server refused the credentials, with this HTTP status.
     Unauthorized(u16),
+    /// The address accepts no connection.
+    Unreachable(String),
     /// The server has ended the session.
     SessionExpired,
     /// The response ended before the answer of its request; the connection goes on.
@@ -50,6 +52,7 @@ impl fmt::Display for End {
                 f,
                 "the server answered {status}: it needs a login, which is not supported yet; set `auth`, or correct it"
             )?,
+            EndCause::Unreachable(reason) => write!(f, "the server is gone: {reason}")?,
             EndCause::SessionExpired => f.write_str("the server ended the session")?,
             EndCause::ResponseEnded => f.write_str("the server ended its response early")?,
             EndCause::Closed => f.write_str("the connection was closed")?,

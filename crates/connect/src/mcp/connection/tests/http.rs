@@ -259,6 +259,18 @@ async fn a_server_that_is_gone_fails_the_request_before_it_is_sent() {
     let failed = result(&connection, "echo", json!({})).await.unwrap_err();
     assert!(matches!(failed, RequestError::Http { .. }), "{failed:?}");
     assert_eq!(error::request_error(failed, false).kind.name(), "upstream_unreachable");
+    assert!(matches!(connection.ended().await.cause, EndCause::Unreachable(_)));
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_noticed_without_a_request() {
+    let server = HttpServer::start(&[]).await;
+    let connection = server.connect(Era::Legacy).await;
+    // The stream of the session is open.
+    connection.list_changes().wait_for(|changes| *changes > 0).await.unwrap();
+    server.stop().await;
+    let end = tokio::time::timeout(WAIT_TIMEOUT, connection.ended()).await.unwrap();
+    assert!(matches!(end.cause, EndCause::Unreachable(_)), "{end}");
 }
 
 #[tokio::test]

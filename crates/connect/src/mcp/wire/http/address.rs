@@ -94,6 +94,11 @@ impl Address {
         }
     }
 
+    /// Whether the address accepts connections.
+    pub(super) async fn check(&self) -> Result<(), String> {
+        self.plan.pool.dial().await.map(|_| ()).map_err(|error| error.to_string())
+    }
+
     async fn secret_values(&self) -> Result<Vec<Arc<str>>, HttpError> {
         let mut outgoing = self.blank_request()?;
         let mut values = add_secret_headers(&self.plan, &mut outgoing)?;

@@ -35,7 +35,7 @@ use super::{
 use crate::{
     mcp::wire::{
         exchange::{Exchange, RequestError},
-        lifecycle::Lifecycle,
+        lifecycle::{EndCause, Lifecycle},
         message::Violation,
         router::{Origin, Router},
     },
@@ -69,6 +69,8 @@ struct Shared {
     resumable: Mutex<HashMap<String, i64>>,
     /// Why a request without an exchange failed.
     failure: Mutex<Option<(HttpError, bool)>>,
+    /// Whether a check of the address is running.
+    is_checking: AtomicBool,
 }
 
 impl HttpClient {
@@ -81,6 +83,7 @@ impl HttpClient {
             session: Mutex::default(),
             resumable: Mutex::default(),
             failure: Mutex::default(),
+            is_checking: AtomicBool::new(false),
         }))
     }
 
@@ -115,6 +118,22 @@ impl HttpClient {
     /// The stream of a request has ended for good.
     pub(super) fn forget_resumable(&self, request: i64) {
         lock(&self.0.resumable).retain(|_, id| *id != request);
+    }
+
+    /// Ends the connection if the address accepts no connection any more: over HTTP, nothing else tells that a server is gone.
+    pub(super) fn check_address(&self) {
+        if self.0.is_checking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let client = self.clone();
+        // Bounded by the connect timeout.
+        tokio::spawn(async move {
+            let checked = client.0.address.check().await;
+            client.0.is_checking.store(false, Ordering::Release);
+            if let Err(reason) = checked {
+                client.0.lifecycle.end(EndCause::Unreachable(reason));
+            }
+        });
     }
 
     /// Posts the replies to requests of the server, one after the other.
@@ -178,6 +197,9 @@ impl HttpClient {
         error: HttpError,
         sent: bool,
     ) -> StreamableHttpError<HttpFailed> {
+        if !matches!(error, HttpError::Tool(_)) {
+            self.check_address();
+        }
         match request {
             Some(Posted { id, exchange: Some(_), .. }) => {
                 self.0.router.fail(*id, RequestError::Http { error: Box::new(error), sent });
@@ -214,7 +236,10 @@ impl HttpClient {
         let origin = request.map_or(Origin::Unassociated, Origin::Stream);
         let sent = AtomicBool::new(false);
         let response = self.0.address.send(Method::GET, Bytes::new(), all, &sent).await;
-        let response = response.map_err(|_| StreamableHttpError::Client(HttpFailed))?;
+        let response = response.map_err(|_| {
+            self.check_address();
+            StreamableHttpError::Client(HttpFailed)
+        })?;
         let status = response.status;
         let is_stream = content_type(&response.headers).eq_ignore_ascii_case("text/event-stream");
         if status.is_success() && is_stream {

@@ -87,6 +87,9 @@ impl EventReader {
     }
 
     fn end(&mut self) {
+        if self.phase == Phase::Open {
+            self.client.check_address();
+        }
         self.phase = Phase::Ended;
         if matches!(self.origin, Origin::Unassociated) {
             // Notifications may be lost until there is another stream.
