@@ -145,9 +145,8 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
         has_warned: AtomicBool::new(false),
     };
     let mut policy = server.policy.clone();
-    // What an imported tool does is not known: a person decides, unless the owner has said something else.
-    let asks = !server.trust && !tool.annotations.read_only;
-    policy.confirm = policy.confirm.or(asks.then_some(true));
+    // Without a word of the owner, calls of imported tools that may change something need approval.
+    policy.confirm = policy.confirm.or(server.trust.then_some(false));
     let builder = tool
         .builder(&server.name)
         .config(json!({"server": server.name}))

@@ -2,6 +2,7 @@
 
 mod lifecycle;
 mod pins;
+mod real_servers;
 mod tools;
 
 use std::{fs, time::Duration};

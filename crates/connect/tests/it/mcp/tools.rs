@@ -1,7 +1,7 @@
 //! Lists become tools, and calls reach the server.
 
 use serde_json::json;
-use toolhub_core::{ErrorKind, Policy, SourceToolState, ToolHub, ids::Tenant, testing::EventRecorder};
+use toolhub_core::{ErrorKind, Policy, SourceToolState, ToolHub, ids::Tenant, status::Language, testing::EventRecorder};
 
 use super::{TestServer, connected, info, names, text, tools};
 
@@ -41,7 +41,7 @@ async fn a_call_carries_trace_and_key_and_brings_progress_and_log_lines_back() {
 #[tokio::test]
 async fn calls_ask_for_approval_unless_the_owner_says_that_a_tool_is_read_only_or_trusts_the_server() {
     let server = TestServer::new(&tools(&["echo", "pid"]));
-    let asking = |hub: &ToolHub, tool: &str| hub.get(tool).unwrap().policy.confirm == Some(true);
+    let asking = |hub: &ToolHub, tool: &str| hub.get(tool).unwrap().rules(Language::English) == ["ask by default"];
     let hub = connected(server.server()).await;
     assert!(!asking(&hub, "t__echo"));
     let strict = TestServer::new(
