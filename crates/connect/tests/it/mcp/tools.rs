@@ -1,7 +1,9 @@
 //! Lists become tools, and calls reach the server.
 
 use serde_json::json;
-use toolhub_core::{ErrorKind, Policy, SourceToolState, ToolHub, ids::Tenant, status::Language, testing::EventRecorder};
+use toolhub_core::{
+    ErrorKind, Policy, SourceToolState, ToolHub, ids::Tenant, status::Language, testing::EventRecorder,
+};
 
 use super::{TestServer, connected, info, names, text, tools};
 
