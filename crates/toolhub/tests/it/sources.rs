@@ -1,84 +1,18 @@
 //! Sources add and remove tools while the hub runs, and never touch the tools of others.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
-use tokio::sync::mpsc;
 use toolhub::{
-    BoxFuture, BuildError, CallError, DefinitionChange, Glob, HubChange, SourceConnection, SourceHandle, SourceInfo,
-    StatusScope, ToolSource,
+    BuildError, HubChange, SourceHandle, StatusScope,
     events::EventKind,
     ids::{Tenant, ThreadId},
     prelude::*,
     status::{StatusSettings, ToolStatus},
-    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, TestSource, scripted},
 };
 
 use crate::gated_tool::{GatedTool, wait_until};
-
-/// A source that does what the test says through its handle.
-struct TestSource {
-    name: &'static str,
-    handles: mpsc::UnboundedSender<SourceHandle>,
-    /// What happened, in order.
-    log: Arc<Mutex<Vec<&'static str>>>,
-}
-
-impl TestSource {
-    fn new(name: &'static str) -> (Self, mpsc::UnboundedReceiver<SourceHandle>, Arc<Mutex<Vec<&'static str>>>) {
-        let (handles, receiver) = mpsc::unbounded_channel();
-        let log = Arc::default();
-        (Self { name, handles, log: Arc::clone(&log) }, receiver, log)
-    }
-}
-
-impl ToolSource for TestSource {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn tool_names(&self) -> Vec<Glob> {
-        vec![Glob::new(format!("{}__*", self.name)).unwrap()]
-    }
-
-    fn run(self: Arc<Self>, handle: SourceHandle) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            let stop = handle.stop_signal().clone();
-            self.handles.send(handle).unwrap();
-            stop.cancelled().await;
-            self.log.lock().unwrap().push("stopped");
-        })
-    }
-
-    fn info(&self) -> SourceInfo {
-        SourceInfo {
-            name: self.name.into(),
-            connection: SourceConnection::Connecting,
-            since: Default::default(),
-            last_error: None,
-            next_attempt: None,
-            details: Default::default(),
-            tools: Vec::new(),
-        }
-    }
-
-    fn restart(&self) {}
-
-    fn pending_changes(&self) -> Vec<DefinitionChange> {
-        Vec::new()
-    }
-
-    fn approve<'a>(&'a self, _: &'a [String]) -> BoxFuture<'a, Result<Vec<String>, CallError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn log_lines(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
 
 fn plain(name: &str) -> ToolBuilder {
     scripted(name, []).0
@@ -94,9 +28,9 @@ fn texts(refused: &[toolhub::RegistryError]) -> Vec<String> {
 
 /// A hub with the source `fs`.
 async fn hub(builder: toolhub::HubBuilder) -> (ToolHub, SourceHandle) {
-    let (source, mut handles, _) = TestSource::new("fs");
+    let (source, mut control) = TestSource::new("fs");
     let hub = builder.source(source).build().await.unwrap();
-    (hub, handles.recv().await.unwrap())
+    (hub, control.handle().await)
 }
 
 async fn status(hub: &ToolHub, tool: &str) -> (ToolStatus, String) {
@@ -142,9 +76,9 @@ async fn sources_are_added_and_removed_while_the_hub_runs() {
     let (hub, fs) = hub(ToolHub::builder()).await;
     fs.replace_tools(vec![plain("fs__a")]).await;
     fs.connected().await;
-    let (git, mut handles, log) = TestSource::new("git");
+    let (git, mut control) = TestSource::new("git");
     hub.add_source(Arc::new(git)).unwrap();
-    let git = handles.recv().await.unwrap();
+    let git = control.handle().await;
     git.replace_tools(vec![plain("git__a"), plain("git__b")]).await;
     let error = hub.add_source(Arc::new(TestSource::new("git").0)).unwrap_err();
     assert_eq!(error.to_string(), "there is a source of tools named `git` already; choose another name");
@@ -152,16 +86,16 @@ async fn sources_are_added_and_removed_while_the_hub_runs() {
     assert_eq!(sources(), ["fs", "git"]);
     let removed = hub.remove_source("git").await.unwrap();
     assert_eq!(removed.removed.len(), 2);
-    assert_eq!(*log.lock().unwrap(), ["stopped"]);
+    assert_eq!(control.actions(), ["stop"]);
     assert_eq!((names(&hub), sources()), (vec!["fs__a".to_owned()], vec!["fs".to_owned()]));
     assert!(hub.remove_source("git").await.is_none());
     assert_eq!(git.replace_tools(vec![plain("git__a")]).await.len(), 0);
     assert_eq!(names(&hub), ["fs__a"], "a removed source adds nothing");
-    let (again, mut handles, log) = TestSource::new("git");
+    let (again, mut control) = TestSource::new("git");
     hub.add_source(Arc::new(again)).unwrap();
-    drop(handles.recv().await.unwrap());
+    drop(control.handle().await);
     hub.shutdown(Duration::ZERO).await;
-    assert_eq!(*log.lock().unwrap(), ["stopped"], "a source is stopped with the hub");
+    assert_eq!(control.actions(), ["stop"], "a source is stopped with the hub");
 }
 
 #[tokio::test]

@@ -1,0 +1,152 @@
+//! A source of tools that a test controls.
+//!
+//! In: what the test says about the source. Out: a [`ToolSource`] that reports it, and a record of what was asked of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+
+use crate::{
+    execution::BoxFuture,
+    hub::{DefinitionChange, SourceConnection, SourceHandle, SourceInfo, ToolSource},
+};
+use toolhub_schema::suggest;
+use toolhub_types::{
+    error::{CallError, Detail, ErrorKind},
+    policy::Glob,
+    timestamp::Timestamp,
+};
+
+/// A source that does what the test says through its [`TestSourceControl`]. It may add tools named `NAME__*`.
+#[derive(Debug)]
+pub struct TestSource {
+    name: String,
+    handles: mpsc::UnboundedSender<SourceHandle>,
+    state: Arc<Mutex<State>>,
+}
+
+/// Controls a [`TestSource`].
+#[derive(Debug)]
+pub struct TestSourceControl {
+    handles: mpsc::UnboundedReceiver<SourceHandle>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    info: SourceInfo,
+    pending: Vec<DefinitionChange>,
+    log_lines: Vec<String>,
+    actions: Vec<String>,
+}
+
+impl TestSource {
+    /// A source that is connecting, with its control.
+    #[must_use]
+    pub fn new(name: &str) -> (Self, TestSourceControl) {
+        let info = SourceInfo {
+            name: name.into(),
+            connection: SourceConnection::Connecting,
+            since: Timestamp::default(),
+            last_error: None,
+            next_attempt: None,
+            details: Default::default(),
+            tools: Vec::new(),
+        };
+        let state = State { info, pending: Vec::new(), log_lines: Vec::new(), actions: Vec::new() };
+        let state = Arc::new(Mutex::new(state));
+        let (sender, handles) = mpsc::unbounded_channel();
+        (Self { name: name.into(), handles: sender, state: state.clone() }, TestSourceControl { handles, state })
+    }
+}
+
+impl TestSourceControl {
+    /// The handle of its next run.
+    ///
+    /// # Panics
+    /// When the source was dropped.
+    pub async fn handle(&mut self) -> SourceHandle {
+        self.handles.recv().await.expect("the source is in a hub")
+    }
+
+    /// Changes what it reports about itself.
+    pub fn set_info(&self, change: impl FnOnce(&mut SourceInfo)) {
+        change(&mut lock(&self.state).info);
+    }
+
+    /// Sets the definitions that wait for approval.
+    pub fn set_pending(&self, pending: Vec<DefinitionChange>) {
+        lock(&self.state).pending = pending;
+    }
+
+    /// Adds a log line.
+    pub fn log(&self, line: &str) {
+        lock(&self.state).log_lines.push(line.into());
+    }
+
+    /// What was asked of it, in order: `restart`, `approve NAME…`, `stop`.
+    #[must_use]
+    pub fn actions(&self) -> Vec<String> {
+        lock(&self.state).actions.clone()
+    }
+}
+
+impl ToolSource for TestSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn tool_names(&self) -> Vec<Glob> {
+        Glob::new(format!("{}__*", self.name)).into_iter().collect()
+    }
+
+    fn run(self: Arc<Self>, handle: SourceHandle) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let stop = handle.stop_signal().clone();
+            // A test without a control needs no handle.
+            let _ = self.handles.send(handle);
+            stop.cancelled().await;
+            lock(&self.state).actions.push("stop".into());
+        })
+    }
+
+    fn info(&self) -> SourceInfo {
+        lock(&self.state).info.clone()
+    }
+
+    fn restart(&self) {
+        let mut state = lock(&self.state);
+        state.actions.push("restart".into());
+        state.info.since = state.info.since + std::time::Duration::from_secs(1);
+    }
+
+    fn pending_changes(&self) -> Vec<DefinitionChange> {
+        lock(&self.state).pending.clone()
+    }
+
+    fn approve<'a>(&'a self, tools: &'a [String]) -> BoxFuture<'a, Result<Vec<String>, CallError>> {
+        let mut state = lock(&self.state);
+        let names: Vec<String> = state.pending.iter().map(|change| change.name.clone()).collect();
+        if let Some(unknown) = tools.iter().find(|tool| !names.contains(tool)) {
+            let closest = suggest::closest(unknown, names.iter().map(String::as_str), 3);
+            let error = CallError::new(ErrorKind::ToolNotFound)
+                .operator(format!("no definition of `{unknown}` waits for approval"))
+                .detail(Detail::Suggestions(closest.into_iter().map(String::from).collect()));
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let (approved, pending): (Vec<_>, Vec<_>) =
+            state.pending.drain(..).partition(|change| tools.is_empty() || tools.contains(&change.name));
+        state.pending = pending;
+        let approved: Vec<String> = approved.into_iter().map(|change| change.name).collect();
+        state.actions.push(format!("approve {}", approved.join(" ")));
+        Box::pin(std::future::ready(Ok(approved)))
+    }
+
+    fn log_lines(&self) -> Vec<String> {
+        lock(&self.state).log_lines.clone()
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
