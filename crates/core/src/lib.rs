@@ -56,8 +56,8 @@ pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
     BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionChange,
     DependencyStatus, DuplicateSource, Explanation, HubBuilder, HubChange, InstanceGuard, Offer, OfferOptions,
-    RateQuota, SharedInstanceGuard, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceTool,
-    SourceToolState, StatusDetails, StatusScope, ThreadContext, ThreadError, Threads, ToolHub, ToolSource,
+    RateQuota, SharedInstanceGuard, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus,
+    SourceTool, SourceToolState, StatusDetails, StatusScope, ThreadContext, ThreadError, Threads, ToolHub, ToolSource,
     ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};

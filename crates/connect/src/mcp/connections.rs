@@ -153,6 +153,6 @@ impl Connections {
 }
 
 fn unreachable() -> ToolError {
-    let text = "there is no connection to the MCP server; it is being made anew";
+    let text = "the MCP server is not connected; a new connection is being made";
     ToolError::operator_only(ErrorKind::UpstreamUnreachable, text).connecting().effect(Effect::None)
 }

@@ -9,7 +9,8 @@ use std::{
 
 use serde_json::json;
 use toolhub_core::{
-    CallError, ErrorKind, SourceHandle, SourceTool, SourceToolState, ToolBuilder, ToolHub, backend::StoreError, suggest,
+    CallError, Detail, ErrorKind, SourceHandle, SourceTool, SourceToolState, ToolBuilder, ToolHub, backend::StoreError,
+    suggest,
 };
 
 use super::{
@@ -43,10 +44,10 @@ pub(super) async fn approve(
     let Some(hub) = handle.hub() else { return Ok(Vec::new()) };
     let pending = source.status().pending.clone();
     if let Some(unknown) = names.iter().find(|name| !pending.iter().any(|tool| tool.name == **name)) {
-        let closest = suggest::closest(unknown, pending.iter().map(|tool| tool.name.as_str()), 1);
-        let hint = closest.first().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        let text = format!("no definition of `{unknown}` waits for approval{hint}");
-        return Err(CallError::new(ErrorKind::ToolNotFound).operator(text));
+        let closest = suggest::closest(unknown, pending.iter().map(|tool| tool.name.as_str()), 3);
+        return Err(CallError::new(ErrorKind::ToolNotFound)
+            .operator(format!("no definition of `{unknown}` waits for approval"))
+            .detail(Detail::Suggestions(closest.into_iter().map(String::from).collect())));
     }
     let chosen: Vec<_> = pending.iter().filter(|tool| names.is_empty() || names.contains(&tool.name)).collect();
     let memory = ServerMemory::new(hub.store(), &source.server.name);

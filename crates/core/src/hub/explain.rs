@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{StatusScope, ToolHub, availability::ToolSnapshot, offer::OfferOptions};
+use super::{SourceStatus, StatusScope, ToolHub, availability::ToolSnapshot, offer::OfferOptions};
 use crate::{
     approvals::{Grant, GrantScope},
     execution::Tool,
@@ -37,6 +37,9 @@ pub struct Explanation {
     pub status: ToolStatus,
     /// Why it has that status.
     pub reason: String,
+    /// The server it comes from, such as an MCP server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceStatus>,
     /// Whether it is on probation: its next call is the probe that closes or reopens the breaker.
     pub probation: bool,
     /// Time until the status changes automatically.
@@ -123,6 +126,14 @@ impl Explanation {
                 (false, true) => format!("{time:?} 后可再次调用。"),
             });
         }
+        if let Some(source) = &self.source {
+            let (name, status) = (&source.name, source.text(language));
+            lines.push(if chinese {
+                format!("服务器 `{name}`：{status}。")
+            } else {
+                format!("Server `{name}`: {status}.")
+            });
+        }
         lines.extend(Some(next_step(&self.unmet_dependencies, language)).filter(|text| !text.is_empty()));
         if let Some(failure) = &self.last_failure {
             let Failure { at, kind, text } = failure;
@@ -184,6 +195,7 @@ impl ToolHub {
             offered: snapshot.is_offered(),
             status: info.status,
             reason: info.reason,
+            source: tool.source().and_then(|name| self.source(name)).map(|source| source.info().status()),
             probation: snapshot.reading.probation,
             changes_in: snapshot.reading.next_change.map(|at| at.since(self.now())),
             consecutive_failures: info.consecutive_failures,

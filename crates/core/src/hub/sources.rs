@@ -18,11 +18,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use handle::SourceHandle;
-pub use info::{DefinitionChange, SourceConnection, SourceInfo, SourceTool, SourceToolState};
+pub use info::{DefinitionChange, SourceConnection, SourceInfo, SourceStatus, SourceTool, SourceToolState};
 
 use super::{ChangeSummary, ToolHub};
 use crate::{link::Link, tasks};
-use toolhub_types::{error::CallError, policy::Glob};
+use toolhub_types::{error::CallError, language::Language, policy::Glob};
 
 /// How long a source that is removed may take to close its connections.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -137,6 +137,33 @@ impl ToolHub {
     #[must_use]
     pub fn source(&self, name: &str) -> Option<Arc<dyn ToolSource>> {
         self.source_table().lock().get(name).map(|entry| entry.source.clone())
+    }
+
+    /// Why a source has not registered a tool of this name, if it knows the tool or has no tools yet.
+    pub(super) fn missing_tool_reason(&self, name: &str) -> Option<String> {
+        self.sources().iter().find_map(|source| {
+            let patterns = source.tool_names();
+            if !patterns.iter().any(|pattern| pattern.matches(name)) {
+                return None;
+            }
+            let info = source.info();
+            // The name of a tool at its source follows the fixed part of the pattern.
+            let is_meant = |tool: &&SourceTool| {
+                let prefixes = patterns.iter().map(|pattern| pattern.as_str().trim_end_matches('*'));
+                tool.tool_name.is_none()
+                    && prefixes.into_iter().any(|prefix| name.strip_prefix(prefix) == Some(&tool.name))
+            };
+            let server = source.name();
+            if let Some(tool) = info.tools.iter().find(is_meant) {
+                let reason = tool.reason.as_deref().unwrap_or("it cannot be registered");
+                return Some(format!("`{name}` is not registered: the server `{server}` offers it, but {reason}"));
+            }
+            let is_waiting = info.tools.is_empty() && info.connection != SourceConnection::Connected;
+            is_waiting.then(|| {
+                let status = info.status().text(Language::English);
+                format!("no tool is named `{name}`; the server `{server}`, which may add it, is {status}")
+            })
+        })
     }
 
     fn source_table(&self) -> Arc<SourceTable> {

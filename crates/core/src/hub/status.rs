@@ -246,6 +246,9 @@ impl ToolHub {
     }
 
     pub(super) fn tool_not_found(&self, name: &str) -> CallError {
+        if let Some(reason) = self.missing_tool_reason(name) {
+            return CallError::new(ErrorKind::ToolNotFound).operator(reason);
+        }
         CallError::new(ErrorKind::ToolNotFound)
             .operator(format!("no tool is named `{name}`"))
             .detail(Detail::Suggestions(self.tools().suggest(name)))

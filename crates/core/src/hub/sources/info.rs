@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use toolhub_types::{timestamp::Timestamp, tool::ToolName};
+use toolhub_types::{language::Language, timestamp::Timestamp, tool::ToolName};
 
 /// The state of a source.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -28,6 +28,54 @@ pub struct SourceInfo {
     pub tools: Vec<SourceTool>,
 }
 
+impl SourceInfo {
+    /// Its connection, without its tools.
+    #[must_use]
+    pub fn status(&self) -> SourceStatus {
+        let Self { name, connection, since, last_error, next_attempt, .. } = self.clone();
+        SourceStatus { name, connection, since, last_error, next_attempt }
+    }
+}
+
+/// The connection of a source, and what is known about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceStatus {
+    /// The source.
+    pub name: String,
+    /// Whether it is connected.
+    pub connection: SourceConnection,
+    /// Since when the connection is in this state.
+    pub since: Timestamp,
+    /// Why the last connection was lost or could not be made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// When the next attempt to connect is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_attempt: Option<Timestamp>,
+}
+
+impl SourceStatus {
+    /// The connection in words, such as "disconnected since …: exited with 1; next attempt at …".
+    #[must_use]
+    pub fn text(&self, language: Language) -> String {
+        let since = self.since;
+        let mut text = match language {
+            Language::English => format!("{} since {since}", self.connection.as_str()),
+            Language::Chinese => format!("自 {since} 起{}", self.connection.chinese()),
+        };
+        let (colon, next) = match language {
+            Language::English => (": ", "; next attempt at "),
+            Language::Chinese => ("：", "；下次尝试："),
+        };
+        text.extend(self.last_error.iter().flat_map(|error| [colon, error.as_str()]));
+        if let Some(at) = self.next_attempt {
+            text += &format!("{next}{at}");
+        }
+        text
+    }
+}
+
 /// The connection of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +88,28 @@ pub enum SourceConnection {
     Disconnected,
     /// It is disabled.
     Disabled,
+}
+
+impl SourceConnection {
+    /// Its word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Connecting => "connecting",
+            Self::Disconnected => "disconnected",
+            Self::Disabled => "disabled",
+        }
+    }
+
+    fn chinese(self) -> &'static str {
+        match self {
+            Self::Connected => "已连接",
+            Self::Connecting => "正在连接",
+            Self::Disconnected => "已断开",
+            Self::Disabled => "已停用",
+        }
+    }
 }
 
 /// A tool as its source names it.
