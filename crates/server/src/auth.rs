@@ -157,7 +157,9 @@ impl RouteGuard {
         if principal.is_some() {
             conn.on_authenticated(key.as_ref());
         }
-        let is_reserved = self.is_health_check || self.access == Access::Needs(Scope::Admin);
+        // An operator must be able to withhold a tool when the server is full.
+        let is_operation = matches!(self.access, Access::Needs(Scope::Admin | Scope::ToolsWrite));
+        let is_reserved = self.is_health_check || is_operation;
         let priority = if is_reserved { Priority::Reserved } else { Priority::Normal };
         let holder = key.unwrap_or_else(|| conn.peer().clone());
         let permit = self.app.admission().try_acquire(holder, priority).ok_or_else(overloaded_problem)?;

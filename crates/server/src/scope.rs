@@ -17,6 +17,9 @@ pub enum Scope {
     /// Call tools, and cancel calls.
     #[serde(rename = "tools:call")]
     ToolsCall,
+    /// Operate tools: set, reset, enable and disable their shared status, restart MCP servers and read their logs.
+    #[serde(rename = "tools:write")]
+    ToolsWrite,
     /// Decide approvals, and revoke grants.
     #[serde(rename = "approvals:write")]
     ApprovalsWrite,
@@ -26,15 +29,22 @@ pub enum Scope {
     /// Write the state of tools.
     #[serde(rename = "state:write")]
     StateWrite,
-    /// Everything, for all tenants: shared statuses, keys, config, backups.
+    /// Everything, for all tenants: tools, MCP servers, keys, config, backups.
     #[serde(rename = "admin")]
     Admin,
 }
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 6] =
-        [Self::ToolsRead, Self::ToolsCall, Self::ApprovalsWrite, Self::StateRead, Self::StateWrite, Self::Admin];
+    pub const ALL: [Self; 7] = [
+        Self::ToolsRead,
+        Self::ToolsCall,
+        Self::ToolsWrite,
+        Self::ApprovalsWrite,
+        Self::StateRead,
+        Self::StateWrite,
+        Self::Admin,
+    ];
 
     /// Its name in keys and configs.
     #[must_use]
@@ -42,6 +52,7 @@ impl Scope {
         match self {
             Self::ToolsRead => "tools:read",
             Self::ToolsCall => "tools:call",
+            Self::ToolsWrite => "tools:write",
             Self::ApprovalsWrite => "approvals:write",
             Self::StateRead => "state:read",
             Self::StateWrite => "state:write",
@@ -58,7 +69,9 @@ impl fmt::Display for Scope {
 
 /// A text that names no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown scope `{0}`; known are tools:read, tools:call, approvals:write, state:read, state:write, admin")]
+#[error(
+    "unknown scope `{0}`; known are tools:read, tools:call, tools:write, approvals:write, state:read, state:write, admin"
+)]
 pub struct UnknownScope(String);
 
 impl FromStr for Scope {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use clap::Subcommand;
+use clap::{Subcommand, builder::PossibleValuesParser};
 use serde_json::{Value, json};
 use toolhub::{
     clock::{Clock as _, SystemClock},
     config::KeyPath,
-    server::NewKey,
+    server::{NewKey, Scope},
 };
 
 use super::paging::{self, Paging, pointer_text};
@@ -45,7 +45,7 @@ pub(crate) struct Create {
     name: String,
     /// Scope of the key; repeatable
     #[arg(long = "scope", value_name = "SCOPE", default_values = ["tools:read", "tools:call"],
-          value_parser = ["tools:read", "tools:call", "approvals:write", "state:read", "state:write", "admin"])]
+          value_parser = PossibleValuesParser::new(Scope::ALL.map(Scope::as_str)))]
     scopes: Vec<String>,
     /// Tenant whose threads and state it can access
     #[arg(long, value_name = "TENANT", default_value = "main")]

@@ -1,4 +1,4 @@
-//! Tools: listed, looked up, and their shared status set by an admin.
+//! Tools: listed, looked up, and their status set by an operator.
 
 mod change;
 mod view;
@@ -21,7 +21,7 @@ use crate::{
 use view::ToolView;
 
 pub(super) fn routes() -> Vec<Route> {
-    let (read, admin) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::Admin));
+    let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsWrite));
     let known = &[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable];
     let mut routes = vec![
         Route::new(Method::GET, "/api/v1/tools", read, "tools", list)
@@ -32,23 +32,23 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("One tool")
             .json_response::<ToolView>(200, "Definition, status and statistics")
             .refusals(known),
-        Route::new(Method::PUT, "/api/v1/tools/{name}/status", admin, "tools", set_status)
+        Route::new(Method::PUT, "/api/v1/tools/{name}/status", write, "tools", set_status)
             .audited("tool.status")
             .summary("Override the status of a tool, for all threads or for one")
             .json_response::<ToolStatusInfo>(200, "The effective status")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(known),
-        Route::new(Method::POST, "/api/v1/tools/{name}/reset", admin, "tools", reset)
+        Route::new(Method::POST, "/api/v1/tools/{name}/reset", write, "tools", reset)
             .audited("tool.reset")
             .summary("Reset the status of a tool, for all threads")
             .json_response::<ToolStatusInfo>(200, "The effective status")
             .refusals(known),
-        Route::new(Method::POST, "/api/v1/tools/{name}/disable", admin, "tools", disable)
+        Route::new(Method::POST, "/api/v1/tools/{name}/disable", write, "tools", disable)
             .audited("tool.disable")
             .summary("Disable a tool for all threads, until it is enabled again")
             .json_response::<ToolStatusInfo>(200, "The effective status")
             .refusals(known),
-        Route::new(Method::POST, "/api/v1/tools/{name}/enable", admin, "tools", enable)
+        Route::new(Method::POST, "/api/v1/tools/{name}/enable", write, "tools", enable)
             .audited("tool.enable")
             .summary("Enable a tool that was disabled")
             .json_response::<ToolStatusInfo>(
