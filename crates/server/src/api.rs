@@ -16,6 +16,7 @@ mod exports;
 mod grants;
 mod health;
 mod keys;
+mod mcp_servers;
 mod messages;
 mod problems;
 mod reported_error;
@@ -51,6 +52,7 @@ fn routes() -> Vec<Route> {
     [
         tools::routes(),
         toolsets::routes(),
+        mcp_servers::routes(),
         exports::routes(),
         calls::routes(),
         results::routes(),
@@ -120,7 +122,8 @@ mod tests {
 
     #[test]
     fn every_route_that_changes_what_others_rely_on_is_audited() {
-        let changes = |scope| matches!(scope, Scope::Admin | Scope::StateWrite | Scope::ApprovalsWrite);
+        let changes =
+            |scope| matches!(scope, Scope::Admin | Scope::ToolsWrite | Scope::StateWrite | Scope::ApprovalsWrite);
         for route in routes() {
             let Access::Needs(scope) = route.access else { continue };
             if route.method != Method::GET && changes(scope) {

@@ -48,6 +48,7 @@ codes! {
     APPROVAL_NOT_FOUND "approval_not_found" 404 "The approval does not exist";
     GRANT_NOT_FOUND "grant_not_found" 404 "The grant does not exist";
     ARTIFACT_NOT_FOUND "artifact_not_found" 404 "The artifact does not exist";
+    MCP_SERVER_NOT_FOUND "mcp_server_not_found" 404 "The MCP server does not exist";
     KEY_NOT_FOUND "key_not_found" 404 "The key does not exist";
     STATE_NOT_FOUND "state_not_found" 404 "The state does not exist";
     METHOD_NOT_ALLOWED "method_not_allowed" 405 "The method is not allowed here";

@@ -10,9 +10,11 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
+    SourceConnection,
     backend::{Partition, PartitionKind, RowKey, Table},
     clock::SystemClock,
     ids::Tenant,
+    status::Language,
 };
 
 use crate::{
@@ -88,6 +90,18 @@ async fn readyz(
                 "[!]clock jumped by {seconds} s; the time from before goes on until {} or `toolhub clock accept`\n",
                 jump.accepted_at
             );
+        }
+        // The tools of a server that is not connected are withheld; all others work.
+        for source in app.hub().sources() {
+            let status = source.info().status();
+            let (name, connection) = (&status.name, status.text(Language::English));
+            text += &match status.connection {
+                SourceConnection::Connected => format!("[+]mcp server {name} ok\n"),
+                SourceConnection::Disabled => format!("[+]mcp server {name} disabled\n"),
+                SourceConnection::Connecting | SourceConnection::Disconnected => {
+                    format!("[!]mcp server {name} degraded: {connection}\n")
+                }
+            };
         }
         // A failing model affects only its own agents, so it does not make the server unready.
         for (model, error) in app.agents().meters().snapshot().last_errors {

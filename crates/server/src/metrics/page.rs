@@ -8,7 +8,9 @@ use std::{collections::HashSet, sync::atomic::Ordering::Relaxed, time::Duration}
 
 use tokio::time::Instant;
 use toolhub_agent::AgentService;
-use toolhub_core::{CancellationToken, StatusScope, ToolHub, ToolName, ToolStats, status::ToolStatus};
+use toolhub_core::{
+    CancellationToken, SourceConnection, StatusScope, ToolHub, ToolName, ToolStats, status::ToolStatus,
+};
 
 use super::Metrics;
 use super::prometheus_text::{MetricType, PrometheusText};
@@ -52,6 +54,7 @@ pub(crate) async fn render(sources: &Sources<'_>) -> String {
     calls(&mut text, sources, &stats);
     agents(&mut text, sources);
     statuses(&mut text, sources).await;
+    servers(&mut text, sources);
     changes(&mut text, sources);
     hub(&mut text, sources);
     approvals(&mut text, sources);
@@ -161,6 +164,18 @@ async fn statuses(text: &mut PrometheusText, sources: &Sources<'_>) {
         for status in STATUSES.into_iter().filter(|status| has_changed || *status == tool.status) {
             let labels = [("tool", tool.tool_name.as_str()), ("status", status.as_str())];
             family.sample(&labels, u8::from(tool.status == status));
+        }
+    }
+}
+
+fn servers(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let help = "Whether the MCP server is connected: 1 or 0.";
+    let mut family = text.family("toolhub_mcp_server_up", MetricType::Gauge, help);
+    for info in sources.hub.sources().iter().map(|source| source.info()) {
+        // A disabled server is down on purpose: no alarm should see it.
+        if info.connection != SourceConnection::Disabled {
+            let is_up = info.connection == SourceConnection::Connected;
+            family.sample(&[("server", &info.name)], u8::from(is_up));
         }
     }
 }

@@ -9,6 +9,7 @@ mod api_batches;
 mod api_calls;
 mod api_events;
 mod api_idempotency;
+mod api_mcp_servers;
 mod api_metrics;
 mod api_openapi;
 mod api_refusals;

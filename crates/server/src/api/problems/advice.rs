@@ -52,6 +52,9 @@ pub(super) fn advice_for(code: &str) -> &'static str {
         "key_not_found" => {
             "List the keys; this one was revoked already, or is defined in the config and removed there."
         }
+        "mcp_server_not_found" => {
+            "Name one of `suggestions`; `GET /api/v1/mcp-servers` lists the servers of the config."
+        }
         "method_not_allowed" => "Use a method that the header `Allow` names.",
         "misdirected" => "Use a host name of the server, or add the host to `server.allowed_hosts` in its config.",
         "not_acceptable" => "Request a media type that the path provides; `/docs` lists them.",
