@@ -15,6 +15,7 @@ pub(crate) mod events;
 pub(crate) mod guard;
 pub(crate) mod import;
 pub(crate) mod keys;
+pub(crate) mod mcp;
 mod paging;
 pub(crate) mod reload;
 pub(crate) mod restore;

@@ -35,7 +35,7 @@ use clap::{
 use crate::{
     commands::{
         approvals, audit, backup, call, calls, chat, clock, completions, config_command, demo_words, doctor, events,
-        import, keys, reload, restore, runs, state, stub_llm, threads, tools, version,
+        import, keys, mcp, reload, restore, runs, state, stub_llm, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -77,6 +77,9 @@ enum Command {
     /// List and inspect tools, and change their status
     #[command(subcommand, visible_alias = "tool")]
     Tools(tools::ToolsCommand),
+    /// List and inspect MCP servers, restart them, and approve changed tools
+    #[command(subcommand)]
+    Mcp(mcp::McpCommand),
     /// List and answer pending approvals
     #[command(subcommand, alias = "approval")]
     Approvals(approvals::ApprovalsCommand),
@@ -180,6 +183,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Call(call) => call::run(session, call).await,
         Command::Chat(chat) => chat::run(session, chat).await,
         Command::Tools(tools) => tools::run(session, tools).await,
+        Command::Mcp(mcp) => mcp::run(session, mcp).await,
         Command::Approvals(approvals) => approvals::run(session, approvals).await,
         Command::Calls(calls) => calls::run(session, calls).await,
         Command::Runs(runs) => runs::run(session, runs).await,

@@ -105,11 +105,14 @@ fn with_help(mut failure: Failure, command: &str, tool: &str) -> Failure {
         return failure;
     }
     failure.help.clear();
-    failure.message = format!("no tool named `{tool}`");
     match failure.suggestions.first().cloned() {
-        Some(closest) => failure
-            .help(format!("a tool with a similar name exists: `{closest}`"))
-            .help(format!("toolhub tools {command} {closest}")),
+        Some(closest) => {
+            failure.message = format!("no tool named `{tool}`");
+            failure
+                .help(format!("a tool with a similar name exists: `{closest}`"))
+                .help(format!("toolhub tools {command} {closest}"))
+        }
+        // The message may say why the tool of an MCP server is missing.
         None => failure.help("toolhub tools list"),
     }
 }

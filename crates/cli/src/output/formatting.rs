@@ -11,14 +11,14 @@ const ERROR_STYLE: Style = AnsiColor::Red.on_default();
 const PENDING_STYLE: Style = AnsiColor::Yellow.on_default();
 const DIMMED: Style = Style::new().dimmed();
 
-/// A status with its symbol: of a tool, a call or an approval.
+/// A status with its symbol: of a tool, a call, an approval or an MCP server.
 pub(crate) fn format_status(status: &str, ascii: bool) -> (String, Style) {
     let (symbol, ascii_symbol, style) = match status {
-        "available" | "success" | "approved" | "completed" => ('●', '*', SUCCESS_STYLE),
-        "failed" | "error" | "denied" => ('✖', 'x', ERROR_STYLE),
-        "unavailable" | "scheduled" | "validating" => ('◌', 'o', PENDING_STYLE),
+        "available" | "success" | "approved" | "completed" | "connected" | "registered" => ('●', '*', SUCCESS_STYLE),
+        "failed" | "error" | "denied" | "disconnected" | "quarantined" => ('✖', 'x', ERROR_STYLE),
+        "unavailable" | "scheduled" | "validating" | "connecting" => ('◌', 'o', PENDING_STYLE),
         "maintenance" => ('‖', '=', PENDING_STYLE),
-        "awaiting_approval" | "pending" | "waiting" => ('?', '?', PENDING_STYLE),
+        "awaiting_approval" | "pending_approval" | "pending" | "waiting" => ('?', '?', PENDING_STYLE),
         "executing" | "running" => ('▸', '>', SUCCESS_STYLE),
         "cancelled" | "timed_out" | "withdrawn" | "used" => ('–', '-', DIMMED),
         _ => ('·', '.', Style::new()),

@@ -3,7 +3,7 @@
 //! A line that begins with `$ ` is a command. What follows is the output of the binary: stdout as it is, stderr after `! `, and
 //! the exit code in brackets if it is not 0. Lines at the top that begin with `# ` describe the session, and may set
 //! `# columns:`, `# env:` and `# setup:` (`in_process`: a folder with a config; `empty`: one without; `serve`: one whose config
-//! is being served; `server`: a remote server and no config; `keys`: one that requires API keys).
+//! is being served; `server`: a remote server and no config; `keys`: one that requires API keys; `mcp`: one with MCP servers).
 //! Ids, times and paths are masked; a masked id may be used in a later command. `TOOLHUB_BLESS=1` rewrites the files.
 
 mod mask;
@@ -63,8 +63,9 @@ pub(crate) fn play(script: &Script) -> Vec<Step> {
     let folder = TempFolder::new();
     let port = free_port();
     let served = match script.setup() {
-        "server" => Some(TestServer::start(None)),
-        "keys" => Some(TestServer::start(Some(NewKey::make().expect("a key can be made")))),
+        "server" => Some(TestServer::start()),
+        "keys" => Some(TestServer::start_with_key(NewKey::make().expect("a key can be made"))),
+        "mcp" => Some(TestServer::start_with_mcp_servers()),
         _ => None,
     };
     if matches!(script.setup(), "in_process" | "serve") {
@@ -219,6 +220,11 @@ fn states_are_read_and_written() {
 #[test]
 fn a_server_is_asked_over_the_network() {
     play_session("server");
+}
+
+#[test]
+fn mcp_servers_are_listed_restarted_and_approved() {
+    play_session("mcp");
 }
 
 #[test]

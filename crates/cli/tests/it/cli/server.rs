@@ -7,13 +7,18 @@ use std::{
     process::{Child, Command, Stdio},
     sync::Arc,
     thread::JoinHandle,
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
 use toolhub::{
+    DefinitionChange, SourceConnection, SourceTool, SourceToolState,
     backend::Memory,
+    clock::{Clock as _, SystemClock},
+    dynamic,
     prelude::*,
     server::{Auth, KeySetting, NewKey, Scope, Server, Settings},
+    testing::TestSource,
 };
 
 pub(super) struct TestServer {
@@ -24,8 +29,22 @@ pub(super) struct TestServer {
 }
 
 impl TestServer {
-    /// With a key, the server requires keys; this one has the scope `tools:read`.
-    pub(super) fn start(key: Option<NewKey>) -> Self {
+    /// Without keys.
+    pub(super) fn start() -> Self {
+        Self::start_with(None, false)
+    }
+
+    /// A server that requires keys; this one has the scope `tools:read`.
+    pub(super) fn start_with_key(key: NewKey) -> Self {
+        Self::start_with(Some(key), false)
+    }
+
+    /// A server whose hub has the MCP servers `fs` and `git`.
+    pub(super) fn start_with_mcp_servers() -> Self {
+        Self::start_with(None, true)
+    }
+
+    fn start_with(key: Option<NewKey>, has_mcp_servers: bool) -> Self {
         let settings = settings(key.as_ref());
         let key = key.map(|key| key.key);
         let (stop, stopped) = oneshot::channel();
@@ -35,6 +54,9 @@ impl TestServer {
             runtime.expect("a runtime can be made").block_on(async move {
                 let store = Arc::new(Memory::new());
                 let hub = hub(store.clone()).await;
+                if has_mcp_servers {
+                    add_mcp_servers(&hub).await;
+                }
                 let bound = Server::new(hub, store, settings).bind().await.expect("there is a free port");
                 port_tx.send(bound.address().port()).expect("the test waits for it");
                 let stop_signal = async {
@@ -117,6 +139,45 @@ async fn hub(store: Arc<Memory>) -> ToolHub {
         .tool(tool("label", label).description("Says what it was given.").read_only())
         .build();
     built.await.expect("the hub can be built")
+}
+
+/// `fs` is connected, and has a tool that waits for approval and one in quarantine; `git` cannot be reached.
+async fn add_mcp_servers(hub: &ToolHub) {
+    let (fs, mut control) = TestSource::new("fs");
+    hub.add_source(Arc::new(fs)).expect("the name is free");
+    let handle = control.handle().await;
+    let read = dynamic("fs__read", json!({"type": "object"}), |_, _| async { Ok(json!("text")) });
+    let write = dynamic("fs__write", json!({"type": "object"}), |_, _| async { Ok(json!("done")) });
+    handle.replace_tools(vec![read, write.pending_approval("see `toolhub mcp diff fs`")]).await;
+    handle.connected().await;
+    let tool = |name: &str, state, reason: Option<&str>| SourceTool {
+        name: name.into(),
+        tool_name: hub.get(&format!("fs__{name}")).map(|tool| tool.definition.name.clone()),
+        state,
+        reason: reason.map(String::from),
+    };
+    control.set_info(|info| {
+        (info.connection, info.since) = (SourceConnection::Connected, SystemClock.now());
+        info.details.insert("transport".into(), "stdio".into());
+        info.details.insert("protocolVersion".into(), "2025-11-25".into());
+        info.details.insert("serverInfo".into(), json!({"name": "files", "version": "1.2"}));
+        info.tools = vec![
+            tool("odd", SourceToolState::Quarantined, Some("its schema has a circular reference")),
+            tool("read", SourceToolState::Registered, None),
+            tool("write", SourceToolState::PendingApproval, None),
+        ];
+    });
+    let differences = vec!["description: \"Write a file\" → \"Write any file\"".into()];
+    control.set_pending(vec![DefinitionChange { name: "write".into(), is_new: false, differences }]);
+    control.log("2027-01-31T12:00:00.000Z serving /srv");
+    control.log("2027-01-31T12:00:01.000Z read a.txt");
+    let (git, control) = TestSource::new("git");
+    hub.add_source(Arc::new(git)).expect("the name is free");
+    control.set_info(|info| {
+        (info.connection, info.since) = (SourceConnection::Disconnected, SystemClock.now());
+        info.last_error = Some("the program exited with code 1".into());
+        info.next_attempt = Some(SystemClock.now() + Duration::from_secs(300));
+    });
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -1,0 +1,227 @@
+//! `mcp`: lists and inspects MCP servers, restarts them, and approves changed definitions of their tools.
+
+mod view;
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::paging::{self, Paging};
+use crate::{client::Request, exit::Exit, failure::Failure, output::strip_hidden, session::Session};
+
+/// List and inspect MCP servers, restart them, and approve changed tools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// List the MCP servers of the config
+    #[command(alias = "ls")]
+    List,
+    /// Show an MCP server and its tools
+    #[command(alias = "show")]
+    Get(ServerName),
+    /// Close the connections of an MCP server and connect again at once
+    Restart(ServerName),
+    /// Print the last log lines of an MCP server
+    Logs(Logs),
+    /// Show the changed and new tools that wait for approval
+    Diff(ServerName),
+    /// Approve changed and new tools
+    Approve(Approve),
+}
+
+/// An MCP server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServerName {
+    /// Name of the server
+    name: String,
+}
+
+/// Print log lines.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Logs {
+    /// Name of the server
+    name: String,
+    /// Maximum number of lines
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    limit: u16,
+}
+
+/// Approve tools.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Approve {
+    /// Name of the server
+    name: String,
+    /// Tools, by their names at the server [default: all that wait]
+    #[arg(value_name = "TOOL")]
+    tools: Vec<String>,
+}
+
+/// How long to wait for the first connections of a hub that this command has started itself.
+const STARTUP_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for the connection of a server that was restarted.
+const RESTART_WAIT: Duration = Duration::from_secs(3);
+
+pub(crate) async fn run(session: &Session, command: McpCommand) -> Result<Exit, Failure> {
+    let printer = &session.printer;
+    match command {
+        McpCommand::List => list_servers(session).await,
+        McpCommand::Get(ServerName { name }) => {
+            wait_for_startup(session).await?;
+            let response = send(session, Request::get(["mcp-servers", &name]), "get", &name).await?;
+            if printer.json {
+                printer.print_json(&response.text());
+            } else {
+                printer.print(&view::render_server(&response.json()?, printer));
+            }
+            Ok(Exit::Success)
+        }
+        McpCommand::Restart(ServerName { name }) => restart(session, &name).await,
+        McpCommand::Logs(Logs { name, limit }) => {
+            let request = Request::get(["mcp-servers", &name, "logs"]).query("limit", Some(limit));
+            let response = send(session, request, "logs", &name).await?;
+            if printer.json {
+                printer.print_json(&response.text());
+                return Ok(Exit::Success);
+            }
+            let lines = response.items()?;
+            if lines.is_empty() {
+                printer.note("no log lines");
+            }
+            lines.iter().filter_map(Value::as_str).for_each(|line| printer.print(&strip_hidden(line)));
+            Ok(Exit::Success)
+        }
+        McpCommand::Diff(ServerName { name }) => diff(session, &name).await,
+        McpCommand::Approve(Approve { name, tools }) => approve(session, &name, &tools).await,
+    }
+}
+
+async fn list_servers(session: &Session) -> Result<Exit, Failure> {
+    wait_for_startup(session).await?;
+    let Some(servers) = paging::fetch_items(session, Request::get(["mcp-servers"]), &Paging::all()).await? else {
+        return Ok(Exit::Success);
+    };
+    if servers.is_empty() {
+        session.printer.note("no MCP servers; add a section [mcp_servers.NAME] to the config");
+    } else {
+        session.printer.print(&view::render_list(&servers, &session.printer));
+    }
+    Ok(Exit::Success)
+}
+
+async fn restart(session: &Session, name: &str) -> Result<Exit, Failure> {
+    let response = send(session, Request::post(["mcp-servers", name, "restart"]), "restart", name).await?;
+    let printer = &session.printer;
+    if printer.json {
+        printer.print_json(&response.text());
+        return Ok(Exit::Success);
+    }
+    let before = response.json()?;
+    let has_restarted = |server: &Value| server["connection"] == "connected" && server["since"] != before["since"];
+    let server = poll_server(session, name, RESTART_WAIT, has_restarted).await?;
+    printer.print(&view::render_connection(&server, printer));
+    if !has_restarted(&server) {
+        printer.note(&format!("not connected again yet: toolhub mcp get {name}{}", session.target_flags()));
+    }
+    Ok(Exit::Success)
+}
+
+async fn diff(session: &Session, name: &str) -> Result<Exit, Failure> {
+    wait_for_startup(session).await?;
+    let response = send(session, Request::get(["mcp-servers", name, "changes"]), "diff", name).await?;
+    let printer = &session.printer;
+    if printer.json {
+        printer.print_json(&response.text());
+        return Ok(Exit::Success);
+    }
+    let changes = response.items()?;
+    if changes.is_empty() {
+        printer.note("nothing waits for approval");
+        return Ok(Exit::Success);
+    }
+    printer.print(&view::render_changes(&changes));
+    printer.note(&format!("toolhub mcp approve {name} [TOOL…]{}", session.target_flags()));
+    Ok(Exit::Success)
+}
+
+async fn approve(session: &Session, name: &str, tools: &[String]) -> Result<Exit, Failure> {
+    wait_for_startup(session).await?;
+    let request = Request::post(["mcp-servers", name, "approve"]).body(json!({ "tools": tools }));
+    let response = send(session, request, "approve", name).await?;
+    let printer = &session.printer;
+    if printer.json {
+        printer.print_json(&response.text());
+        return Ok(Exit::Success);
+    }
+    let approved = response.json()?;
+    let approved: Vec<&str> = approved["approved"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    match approved.as_slice() {
+        [] => printer.note("nothing waits for approval"),
+        tools => tools.iter().for_each(|tool| printer.print(&format!("approved  {}", strip_hidden(tool)))),
+    }
+    Ok(Exit::Success)
+}
+
+/// Sends a request about a server, and adds the corrected command to a refusal.
+async fn send(
+    session: &Session,
+    request: Request,
+    command: &str,
+    name: &str,
+) -> Result<crate::client::ApiResponse, Failure> {
+    session.send_checked(request).await.map_err(|mut failure| {
+        let closest = failure.suggestions.first().cloned();
+        match (failure.code.as_str(), closest) {
+            ("mcp_server_not_found", Some(closest)) => {
+                failure.help.clear();
+                failure
+                    .help(format!("a server with a similar name exists: `{closest}`"))
+                    .help(format!("toolhub mcp {command} {closest}"))
+            }
+            ("mcp_server_not_found", None) => failure.help("toolhub mcp list"),
+            ("tool_not_found", Some(closest)) => failure
+                .help(format!("a tool with a similar name waits: `{closest}`"))
+                .help(format!("toolhub mcp approve {name} {closest}")),
+            ("tool_not_found", None) => failure.help(format!("toolhub mcp diff {name}")),
+            _ => failure,
+        }
+    })
+}
+
+/// Without a running server this command has started the MCP servers itself: waits until each has connected or failed.
+async fn wait_for_startup(session: &Session) -> Result<(), Failure> {
+    if session.client().await?.server_url().is_some() {
+        return Ok(());
+    }
+    let is_connecting = |server: &Value| server["connection"] == "connecting";
+    let wait = async {
+        let mut pause = Duration::from_millis(10);
+        while paging::read_items(session, Request::get(["mcp-servers"]), &Paging::all())
+            .await?
+            .iter()
+            .any(is_connecting)
+        {
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(Duration::from_millis(200));
+        }
+        Ok(())
+    };
+    // The connections are shown as they are by then.
+    tokio::time::timeout(STARTUP_WAIT, wait).await.unwrap_or(Ok(()))
+}
+
+/// The server when it meets the condition, or as it is after the wait.
+async fn poll_server(
+    session: &Session,
+    name: &str,
+    wait: Duration,
+    is_met: impl Fn(&Value) -> bool,
+) -> Result<Value, Failure> {
+    let end = tokio::time::Instant::now() + wait;
+    loop {
+        let server = session.send_checked(Request::get(["mcp-servers", name])).await?.json()?;
+        if is_met(&server) || tokio::time::Instant::now() >= end {
+            return Ok(server);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
