@@ -3,6 +3,7 @@
 mod lifecycle;
 mod pins;
 mod real_servers;
+mod stress;
 mod tools;
 
 use std::{fs, time::Duration};
@@ -15,7 +16,7 @@ use toolhub_testkit::TempFolder;
 /// Generous timeout; only a failing test waits this long.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/stdio.py");
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/stdio_server.py");
 
 /// The test server `t`, whose list is the file `tools.json` of a folder.
 struct TestServer {

@@ -51,6 +51,16 @@ def call(id, params):
         notify("message", level="info", logger="worker", data="log line with " + os.environ.get("API_TOKEN", "nothing"))
         notify("progress", progressToken=9999, progress=1)
         text(id, "done")
+    elif name == "marked":
+        mark = arguments["mark"]
+        for step in range(3):
+            notify("progress", progressToken=token, progress=step, message=mark)
+            notify("message", level="info", data=mark)
+        text(id, mark)
+    elif name == "append":
+        with open(os.environ["LEDGER"], "a") as ledger:
+            ledger.write(f"{arguments['number']}\n")
+        text(id, arguments["number"])
     elif name == "flood":
         for number in range(arguments["count"]):
             notify("message", level="info", data=number)

@@ -1,0 +1,130 @@
+//! Many calls at once: servers that die, tenants that share a server, callers that leave, long lists.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use toolhub_core::{Effect, Outcome, ToolHub, events::EventKind, ids::Tenant, testing::EventRecorder};
+use toolhub_testkit::soak;
+
+use super::{TestServer, connected, text, tools, wait_connected, wait_for};
+
+/// Calls per round.
+const CALLS: usize = 100;
+
+/// Calls that each append their number to a ledger. The server is killed when some of them have ended.
+#[tokio::test]
+async fn a_server_killed_during_calls_leaves_one_outcome_for_each_and_no_effect_twice() {
+    let server = TestServer::new(&tools(&["append", "pid"]));
+    let ledger = server.folder.join("ledger");
+    fs::write(&ledger, "").unwrap();
+    let hub = connected(server.server().env("LEDGER", ledger.to_string_lossy())).await;
+    for round in 0..soak(3, 20) {
+        wait_connected(&hub).await;
+        let pid = text(&hub, "t__pid", json!({})).await;
+        let numbers: Vec<usize> = (0..CALLS).map(|call| round * CALLS + call).collect();
+        let calls = numbers.iter().map(|number| hub.call("t__append", json!({"number": number})).start());
+        let calls: Vec<_> = calls.collect();
+        // A different number of calls has had its effect by then in each round.
+        let effects =
+            |text: String| numbers.iter().filter(|number| text.lines().any(|line| line == number.to_string())).count();
+        let read = || fs::read_to_string(&ledger).unwrap();
+        wait_for("some effects", || (effects(read()) > round * 7 % 50).then_some(())).await;
+        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        let outcomes: Vec<Outcome> = join_all(calls.into_iter().map(IntoFuture::into_future)).await;
+        let text = fs::read_to_string(&ledger).unwrap();
+        let mut counts: HashMap<usize, usize> = HashMap::new();
+        for line in text.lines() {
+            *counts.entry(line.parse().unwrap()).or_default() += 1;
+        }
+        for (number, outcome) in numbers.iter().zip(&outcomes) {
+            let count = counts.get(number).copied().unwrap_or_default();
+            assert!(count <= 1, "call {number} had its effect {count} times");
+            match (outcome.is_success(), outcome.effect) {
+                (true, _) => assert_eq!(count, 1, "call {number} succeeded without its effect"),
+                (false, Effect::None) => assert_eq!(count, 0, "call {number} says that nothing happened: {outcome:#?}"),
+                (false, _) => {}
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn progress_and_log_lines_of_concurrent_calls_of_several_tenants_are_not_mixed_up() {
+    let server = TestServer::new(&tools(&["marked"]));
+    let hub = connected(server.server()).await;
+    for round in 0..soak(2, 20) {
+        let mut recorder = EventRecorder::new(&hub);
+        let calls: Vec<_> = (0..64)
+            .map(|number| {
+                let (tenant, mark) =
+                    (Tenant::new(format!("tenant{}", number % 8)).unwrap(), format!("{round}-{number}"));
+                let call = hub.call("t__marked", json!({"mark": mark})).tenant(tenant).start();
+                (call, mark)
+            })
+            .collect();
+        let mut marks = HashMap::new();
+        for (call, mark) in calls {
+            marks.insert(call.id(), mark.clone());
+            assert_eq!(call.await.output, json!(mark));
+        }
+        let mut seen = HashSet::new();
+        for event in recorder.events() {
+            if let EventKind::CallProgress { call_id, message, .. } = &event.kind {
+                assert_eq!(marks.get(call_id).map(String::as_str), Some(message.as_str()));
+                seen.insert(*call_id);
+            }
+        }
+        assert_eq!(seen.len(), marks.len(), "every call had progress");
+    }
+}
+
+#[tokio::test]
+async fn calls_whose_callers_leave_are_cancelled_at_the_server_and_leave_nothing_behind() {
+    let server = TestServer::new(&tools(&["hang", "report"]));
+    let hub = connected(server.server()).await;
+    let calls = soak(200, 10_000);
+    for batch in (0..calls).collect::<Vec<_>>().chunks(100) {
+        let waits =
+            batch.iter().map(|_| tokio::time::timeout(Duration::from_millis(200), hub.call("t__hang", json!({}))));
+        assert!(join_all(waits).await.iter().all(Result::is_err));
+    }
+    let count = async || {
+        let report: Value = serde_json::from_str(&text(&hub, "t__report", json!({})).await).unwrap();
+        report["cancelled"].as_array().unwrap().len()
+    };
+    let start = tokio::time::Instant::now();
+    while count().await < calls {
+        assert!(start.elapsed() < super::WAIT_TIMEOUT, "{} of {calls} calls were cancelled", count().await);
+    }
+    assert_eq!(hub.running_calls(), 0);
+}
+
+#[tokio::test]
+async fn one_changed_tool_of_a_thousand_changes_one_registration() {
+    let names: Vec<String> = (0..998).map(|number| format!("tool{number}")).chain(["flood".into()]).collect();
+    let list = |changed: &str| -> Value {
+        let tool = |name: &String| {
+            let text = if name == "tool500" { changed } else { "" };
+            json!({"name": name, "description": text, "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}})
+        };
+        names.iter().map(tool).collect()
+    };
+    let server = TestServer::new(&list("old")).flags(&["legacy"]);
+    let hub: ToolHub = connected(server.server().trust()).await;
+    let before = hub.list(&Default::default());
+    assert_eq!(before.len(), 999);
+    server.set_tools(&list("new"));
+    let flood = hub.call("t__flood", json!({"count": 1, "a": ""})).await;
+    assert!(flood.is_success(), "{flood:#?}");
+    let is_new = || hub.get("t__tool500").is_some_and(|tool| tool.definition.description == "new");
+    wait_for("the change", || is_new().then_some(())).await;
+    let after = hub.list(&Default::default());
+    let changed = before.iter().zip(&after).filter(|(before, after)| !Arc::ptr_eq(before, after)).count();
+    assert_eq!(changed, 1);
+}
