@@ -25,6 +25,9 @@ use super::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of tenants with a connection of their own.
 const MAX_TENANTS: usize = 200;
+/// How long the server may take to answer a probe, and how long the answer counts.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(9);
+const PROBE_VALIDITY: Duration = Duration::from_secs(1);
 /// How long a write may take that the server does not accept.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -33,6 +36,8 @@ pub(super) struct Connections {
     options: ConnectionOptions,
     own: Mutex<Own>,
     tenants: Mutex<HashMap<Tenant, Arc<TenantConnection>>>,
+    /// The result of the last probe, which serves all tools of the server.
+    last_probe: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
 
 /// The supervisor's connection, or why there is none.
@@ -65,6 +70,7 @@ impl Connections {
             options,
             own: Mutex::default(),
             tenants: Mutex::default(),
+            last_probe: tokio::sync::Mutex::default(),
         }
     }
 
@@ -88,6 +94,22 @@ impl Connections {
     /// The supervisor's connection.
     pub(super) fn current(&self) -> Option<Arc<Connection>> {
         self.own().connection.clone().filter(|connection| !connection.has_ended())
+    }
+
+    /// Whether the server answers. Concurrent questions share one probe.
+    pub(super) async fn is_healthy(&self) -> bool {
+        let mut last = self.last_probe.lock().await;
+        if let Some((at, is_healthy)) = *last
+            && at.elapsed() < PROBE_VALIDITY
+        {
+            return is_healthy;
+        }
+        let is_healthy = match self.current() {
+            Some(connection) => matches!(tokio::time::timeout(PROBE_TIMEOUT, connection.probe()).await, Ok(Ok(()))),
+            None => false,
+        };
+        *last = Some((Instant::now(), is_healthy));
+        is_healthy
     }
 
     /// The connection for a call of a tenant.

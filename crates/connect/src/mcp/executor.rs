@@ -9,7 +9,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
 use toolhub_core::{BoxFuture, Definition, Executor, Job, Reply, ToolError, TraceContext, schema::Schema};
@@ -21,9 +20,6 @@ use super::{
     reply::{self, CallResult, ExpectedResult},
     wire::{Update, UpdateReceiver, updates},
 };
-
-/// How long the server may take to answer a probe.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct McpExecutor {
     pub(super) connections: Arc<Connections>,
@@ -78,14 +74,7 @@ impl Executor for McpExecutor {
     }
 
     fn health_check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {
-        Some(Box::pin(async {
-            match self.connections.current() {
-                Some(connection) => {
-                    matches!(tokio::time::timeout(PROBE_TIMEOUT, connection.probe()).await, Ok(Ok(())))
-                }
-                None => false,
-            }
-        }))
+        Some(Box::pin(self.connections.is_healthy()))
     }
 }
 

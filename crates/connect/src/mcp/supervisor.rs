@@ -33,11 +33,26 @@ const DEFAULT_RELIST: Duration = Duration::from_secs(600);
 /// How often idle connections of tenants are closed.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
+/// Delay after the server has refused the credentials: they do not change by themselves.
+const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(300);
+
 /// Why a connection is given up.
 enum Exit {
     Stopped,
     Restarted,
-    Lost(String),
+    Lost(Loss),
+}
+
+/// How a connection was lost, or why there is none.
+struct Loss {
+    cause: String,
+    needs_credentials: bool,
+}
+
+impl From<String> for Loss {
+    fn from(cause: String) -> Self {
+        Self { cause, needs_credentials: false }
+    }
 }
 
 /// Runs until the stop signal.
@@ -57,19 +72,19 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
             exit = connect_and_serve(&source, &handle) => exit,
         };
         close_all(&source, &handle, &exit).await;
-        let cause = match exit {
+        let Loss { cause, needs_credentials } = match exit {
             Exit::Stopped => return,
             Exit::Restarted => {
                 delay = MIN_DELAY;
                 continue;
             }
-            Exit::Lost(cause) => cause,
+            Exit::Lost(loss) => loss,
         };
         if started.elapsed() >= HEALTHY_AFTER {
             delay = MIN_DELAY;
         }
         // Full jitter: many servers that were lost together do not come back together.
-        let wait = delay.mul_f64(fastrand::f64());
+        let wait = if needs_credentials { UNAUTHORIZED_DELAY } else { delay.mul_f64(fastrand::f64()) };
         delay = (2 * delay).min(MAX_DELAY);
         {
             let mut status = source.status();
@@ -88,7 +103,7 @@ async fn close_all(source: &McpSource, handle: &SourceHandle, exit: &Exit) {
     let cause = match exit {
         Exit::Stopped => "the server was removed or the hub stops",
         Exit::Restarted => "the server is being restarted",
-        Exit::Lost(cause) => cause,
+        Exit::Lost(loss) => &loss.cause,
     };
     handle.disconnected(cause);
     source.status().set_connection(SourceConnection::Disconnected, SystemClock.now());
@@ -103,7 +118,10 @@ async fn close_all(source: &McpSource, handle: &SourceHandle, exit: &Exit) {
 async fn connect_and_serve(source: &McpSource, handle: &SourceHandle) -> Exit {
     let connection = match connect(source, handle).await {
         Ok(connection) => Arc::new(connection),
-        Err(error) => return Exit::Lost(error.to_string()),
+        Err(error) => {
+            let needs_credentials = error.needs_credentials();
+            return Exit::Lost(Loss { cause: error.to_string(), needs_credentials });
+        }
     };
     source.connections.set_own(connection.clone());
     source.status().facts = Some(connection.facts().clone());
@@ -111,7 +129,7 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle) -> Exit {
     let mut changes = connection.list_changes();
     let mut relist_after = match list(source, handle, &connection).await {
         Ok(time) => time,
-        Err(cause) => return Exit::Lost(cause),
+        Err(cause) => return Exit::Lost(cause.into()),
     };
     let mut subscription = listen(source, &connection).await;
     handle.connected().await;
@@ -125,7 +143,7 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle) -> Exit {
     loop {
         tokio::select! {
             biased;
-            end = connection.ended() => return Exit::Lost(end.to_string()),
+            end = connection.ended() => return Exit::Lost(end.to_string().into()),
             _ = idle_check.tick() => {
                 source.connections.close_idle();
                 continue;

@@ -86,12 +86,10 @@ impl ConnectError {
     pub(crate) fn needs_credentials(&self) -> bool {
         matches!(self, Self::Ended(end) if matches!(end.cause, EndCause::Unauthorized(_)))
     }
-}
 
-impl ConnectError {
     /// Whether a server that was asked in the legacy era may be one of the modern era: it refused, or speaks another version.
     pub(crate) fn suggests_modern(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Version { .. } | Self::InvalidAnswer)
+        matches!(self, Self::Refused(_) | Self::Version { .. } | Self::InvalidAnswer | Self::Http { reached: true, .. })
     }
 }
 
