@@ -45,8 +45,8 @@ pub(crate) use self::{
     suggest::closest,
 };
 pub(crate) use resolve::{
-    Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, OpenStoreError, Policies, Provider, Scheduler, Server, State,
-    Store, StoreHandle, Telemetry, Threads, Tool, Tools,
+    Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, McpServers, OpenStoreError, Policies, Provider, Scheduler,
+    Server, State, Store, StoreHandle, Telemetry, Threads, Tool, Tools,
 };
 
 /// The effective config. Each section can be compared with that of another config.
@@ -61,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) threads: Threads,
     pub(crate) policies: Policies,
     pub(crate) tools: Tools,
+    pub(crate) mcp_servers: McpServers,
     pub(crate) agents: Agents,
     /// Warnings for the operator, such as operations of an import that became no tools.
     pub(crate) warnings: Vec<String>,

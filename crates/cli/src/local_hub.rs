@@ -48,7 +48,9 @@ impl LocalHub {
     /// When there is no config.
     pub(crate) fn require_config(&self) -> Result<(), Failure> {
         let has_store = self.store_path().is_some_and(Path::exists);
-        if has_store || !self.loaded.files.is_empty() || !self.loaded.config.tools.is_empty() {
+        let config = &self.loaded.config;
+        let has_tools = !config.tools.is_empty() || !config.mcp_servers.is_empty();
+        if has_store || !self.loaded.files.is_empty() || has_tools {
             return Ok(());
         }
         let folder = self.options.folder.display();

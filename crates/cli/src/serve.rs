@@ -32,6 +32,7 @@ use crate::{
     config::LoadOptions, demo as tour, exit::Exit, failure::Failure, global::GlobalFlags, local_hub::LocalHub,
     output::Printer, temp_folder::TempFolder,
 };
+pub(crate) use daemon::wait_for_first_connections;
 use daemon::{Daemon, Purpose};
 pub(crate) use signals::ShutdownSignals;
 use upstream::Upstream;
@@ -122,6 +123,13 @@ pub(crate) struct InProcessHub {
     pub(crate) hub: ToolHub,
     /// The agents on it.
     pub(crate) agents: AgentService,
+}
+
+impl InProcessHub {
+    /// Waits until the first attempt to connect to each MCP server has ended, so that its tools are there.
+    pub(crate) async fn wait_for_mcp_servers(&self) {
+        wait_for_first_connections(&self.hub).await;
+    }
 }
 
 /// Opens the hub of this folder, for commands that find no server.

@@ -19,12 +19,16 @@ pub use diagnostics::{ConfigEnv, Diagnostics, Problem, ProcessEnv};
 pub use error::ToolConfigError;
 pub use factory::{ToolFactory, create_tool};
 pub use path::{KeyPath, KeySegment};
+#[cfg(feature = "mcp")]
+pub use plan::McpServerPlan;
 pub use plan::ToolPlan;
 pub use raw::{
     Annotations, AuthType, Backoff, Cache, CallSettings, Cleanup, Command, Conflict, Connection, DependencyGroups,
     DependsOn, KeyLocation, Kind, ManagerType, Method, RateLimit, RateLimits, RateScope, Rest, RestAuth, RestResult,
     ResultFormat, Retry, ToolConfig, ToolState, UnknownKeys,
 };
+#[cfg(feature = "mcp")]
+pub use raw::{McpInstance, McpProtocol, McpServerConfig, McpToolConfig, McpTransport};
 pub use secret::SecretSource;
 pub use toolhub_net::SecretText;
 pub use unit::{DurationOrNever, DurationOrZero, PositiveDuration, Size, Unit};

@@ -59,7 +59,7 @@
 //! |---|---|
 //! | `disk` (default) | `Sqlite`, `Files`: persistent stores. Without it no C compiler is needed |
 //! | `connect` | `rest`, `openapi`, `command`: tools that send HTTP requests or run programs; `config`: tools from configuration |
-//! | `mcp` | tools of MCP servers. Includes `connect` |
+//! | `mcp` | `mcp`: tools of MCP servers. Includes `connect` |
 //! | `agent` | `agent`: the model loop, and agents with persistent threads |
 //! | `stub` | `agent::Stub`: a scripted model and its server, for demos and tests without a key. Includes `agent` |
 //! | `server` | `server`: the hub over HTTP |
@@ -68,6 +68,8 @@
 
 #[cfg(feature = "agent")]
 pub use toolhub_agent as agent;
+#[cfg(feature = "mcp")]
+pub use toolhub_connect::mcp;
 #[cfg(feature = "connect")]
 pub use toolhub_connect::{command, config, openapi, rest};
 pub use toolhub_core::*;
@@ -130,4 +132,7 @@ mod guide {
     #[cfg(feature = "connect")]
     #[doc = include_str!("../../../docs/guide/openapi.md")]
     mod openapi {}
+    #[cfg(feature = "mcp")]
+    #[doc = include_str!("../../../docs/guide/mcp.md")]
+    mod mcp {}
 }

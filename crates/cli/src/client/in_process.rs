@@ -43,6 +43,9 @@ impl InProcess {
     }
 
     async fn dispatch(&self, request: Request) -> Result<http::Response<Body>, Failure> {
+        if needs_tools(&request.target) {
+            self.0.wait_for_mcp_servers().await;
+        }
         let mut http_request =
             http::Request::builder().method(request.method).uri(request.target).header("host", "localhost");
         for (name, value) in request.headers {
@@ -65,6 +68,12 @@ impl InProcess {
         self.0.agents.stop().await;
         self.0.hub.shutdown(if interrupted { INTERRUPTED_DRAIN_TIMEOUT } else { DRAIN_TIMEOUT }).await;
     }
+}
+
+/// Whether the response depends on the tools of MCP servers.
+fn needs_tools(target: &str) -> bool {
+    let route = target.trim_start_matches("/api/v1/").split(['/', '?']).next().unwrap_or_default();
+    ["tools", "calls", "threads", "runs", "agents", "approvals", "mcp-servers"].contains(&route)
 }
 
 async fn read_body(response: http::Response<Body>) -> Result<ApiResponse, Failure> {

@@ -3,6 +3,7 @@
 //! In: the config and this machine. Out: one line per check. It changes nothing.
 
 mod checks;
+mod mcp_servers;
 mod model;
 
 use anstyle::{AnsiColor, Style};
@@ -15,7 +16,7 @@ use crate::{
     session::Session,
 };
 
-/// Check config, model, store, server address and clock.
+/// Check config, MCP servers, model, store, server address and clock.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {}
 

@@ -4,11 +4,11 @@
 //! change, and which changed keys need a restart. Tools are compared by their resolved form, so moving the lines of a tool
 //! changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{Config, raw::RawConfig};
+use super::{Config, raw::RawConfig, tree::Path};
 
 /// The changes to apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub(crate) struct ChangePlan {
     pub(crate) replaced: Vec<String>,
     /// Tools that are no longer configured.
     pub(crate) removed: Vec<String>,
+    /// MCP servers that are started: new ones, and those with other settings.
+    pub(crate) started_servers: Vec<String>,
+    /// MCP servers that are stopped: those that are no longer configured, and those with other settings.
+    pub(crate) stopped_servers: Vec<String>,
     /// Whether `[defaults]`, `[[limits]]` or `[[policy]]` changed.
     pub(crate) policies: bool,
     /// Whether `[status]` changed.
@@ -40,13 +44,17 @@ impl Config {
             if old.tools.contains_key(name) { replaced.push(name.clone()) } else { added.push(name.clone()) }
         }
         let removed = old.tools.keys().filter(|name| !self.tools.contains_key(*name)).cloned().collect();
-        let keys: std::collections::BTreeSet<&String> =
-            self.restart_only.keys().chain(old.restart_only.keys()).collect();
+        let server_changed = |name: &&String| self.mcp_servers.get(*name) != old.mcp_servers.get(*name);
+        let started_servers = self.mcp_servers.keys().filter(server_changed).cloned().collect();
+        let stopped_servers = old.mcp_servers.keys().filter(server_changed).cloned().collect();
+        let keys: BTreeSet<&String> = self.restart_only.keys().chain(old.restart_only.keys()).collect();
         let changed = keys.into_iter().filter(|key| self.restart_only.get(*key) != old.restart_only.get(*key));
         ChangePlan {
             added,
             replaced,
             removed,
+            started_servers,
+            stopped_servers,
             policies: self.policies != old.policies,
             status: self.status != old.status,
             keys: self.auth.keys != old.auth.keys,
@@ -70,7 +78,11 @@ impl Config {
             ("agents", self.agents.agents != old.agents.agents),
             ("toolsets", self.agents.toolsets != old.agents.toolsets),
         ];
-        sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name.to_owned()).collect()
+        let servers: BTreeSet<&String> = self.mcp_servers.keys().chain(old.mcp_servers.keys()).collect();
+        let servers = servers.into_iter().filter(|name| self.mcp_servers.get(*name) != old.mcp_servers.get(*name));
+        let servers = servers.map(|name| Path::of(["mcp_servers", name]).to_string());
+        let sections = sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name.to_owned());
+        servers.chain(sections).collect()
     }
 }
 
@@ -80,7 +92,9 @@ pub(super) fn restart_only_keys(raw: &RawConfig) -> BTreeMap<String, Value> {
         Ok(Value::Object(values)) => values,
         _ => Map::new(),
     };
-    for section in ["tools", "imports", "defaults", "limits", "policy", "status", "llm", "agents", "toolsets"] {
+    for section in
+        ["tools", "mcp_servers", "imports", "defaults", "limits", "policy", "status", "llm", "agents", "toolsets"]
+    {
         values.remove(section);
     }
     if let Some(auth) = values.get_mut("auth").and_then(Value::as_object_mut) {

@@ -154,9 +154,13 @@ fn summary(options: &LoadOptions, loaded: &LoadedConfig) -> String {
         Backend::Memory { .. } => "in memory".into(),
         Backend::Sqlite { path, .. } => format!("in {}", relative(path)),
     };
-    let tools = config.tools.len();
-    let plural = if tools == 1 { "" } else { "s" };
-    format!("{validity}: {tools} tool{plural}, store {store}, address {}:{}", config.server.host, config.server.port)
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let tools = count(config.tools.len(), "tool");
+    let servers = match config.mcp_servers.len() {
+        0 => String::new(),
+        servers => format!(", {}", count(servers, "MCP server")),
+    };
+    format!("{validity}: {tools}{servers}, store {store}, address {}:{}", config.server.host, config.server.port)
 }
 
 /// `config show`.

@@ -6,7 +6,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use toolhub::{
-    BuildError, BusinessStateConfig, RegistryError, StateManagerConfig, ToolHub,
+    BuildError, BusinessStateConfig, HubBuilder, RegistryError, StateManagerConfig, ToolHub,
     backend::{Backend, Memory},
 };
 
@@ -21,9 +21,9 @@ pub(crate) async fn dry_run(loaded: &LoadedConfig, known: &[Problem]) -> Vec<Pro
 /// Like [`dry_run`], and returns what is probably a mistake too.
 pub(crate) async fn dry_run_with_warnings(loaded: &LoadedConfig, known: &[Problem]) -> (Vec<Problem>, Vec<String>) {
     let builder = if known.is_empty() {
-        loaded.config.base_builder()
+        loaded.config.disabled_sources().fold(loaded.config.base_builder(), HubBuilder::source)
     } else {
-        let tools = loaded.config.tools.iter().filter(|(name, _)| !has_problem(name, known));
+        let tools = loaded.config.tools.iter().filter(|(name, _)| !has_problem("tools", name, known));
         ToolHub::builder().tools(tools.filter_map(|(name, tool)| tool.builder(name)))
     };
     match builder.state_store_factory(memory_store).build().await {
@@ -41,11 +41,14 @@ pub(crate) async fn dry_run_with_warnings(loaded: &LoadedConfig, known: &[Proble
     }
 }
 
-/// The tools that cannot work on this machine: their program or script does not exist, or their address is refused. Tools with
-/// `known` problems are left out.
+/// The tools and MCP servers that cannot work on this machine: their program or script does not exist, or their address is refused.
+/// Those with `known` problems are left out.
 pub(crate) fn find_obstacles(loaded: &LoadedConfig, known: &[Problem]) -> Vec<Problem> {
-    let tools = loaded.config.tools.iter().filter(|(name, _)| !has_problem(name, known));
-    let found = tools.flat_map(|(name, tool)| tool.obstacles(name));
+    let tools = loaded.config.tools.iter().filter(|(name, _)| !has_problem("tools", name, known));
+    let servers = loaded.config.mcp_servers.iter().filter(|(name, _)| !has_problem("mcp_servers", name, known));
+    let found = tools
+        .flat_map(|(name, tool)| tool.obstacles(name))
+        .chain(servers.flat_map(|(name, server)| server.obstacles(&Path::of(["mcp_servers", name]))));
     let mut problems: Vec<Problem> = Vec::new();
     for problem in found.map(|problem| locate(&loaded.tree, problem)) {
         // All operations of a document have the same one.
@@ -56,8 +59,8 @@ pub(crate) fn find_obstacles(loaded: &LoadedConfig, known: &[Problem]) -> Vec<Pr
     problems
 }
 
-fn has_problem(tool: &str, problems: &[Problem]) -> bool {
-    let section = Path::of(["tools", tool]).to_string();
+fn has_problem(section: &str, name: &str, problems: &[Problem]) -> bool {
+    let section = Path::of([section, name]).to_string();
     let is_inside = |problem: &Problem| {
         problem.key.strip_prefix(&section).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };

@@ -5,9 +5,15 @@
 
 use std::sync::Arc;
 
-use toolhub::{HubBuilder, Policy, Rule, ToolBuilder, ToolHub, status::StatusSettings};
+use toolhub::{
+    HubBuilder, Policy, Rule, ToolBuilder, ToolHub, config::McpServerPlan, mcp::McpSource, status::StatusSettings,
+};
 
-use super::{Config, change::ChangePlan, resolve::StoreHandle};
+use super::{
+    Config,
+    change::ChangePlan,
+    resolve::{GUARD, StoreHandle},
+};
 
 /// A change to a running hub: tools to register or replace, tools to remove, and all policies and rules, which replace the
 /// earlier ones.
@@ -21,16 +27,17 @@ pub(crate) struct HubUpdate {
 }
 
 impl Config {
-    /// A hub builder with all settings and this store.
+    /// A hub builder with all settings, MCP servers, and this store.
     pub(crate) fn hub_builder(&self, store: &StoreHandle) -> HubBuilder {
-        let builder = self.base_builder();
+        let sources = self.mcp_servers.keys().filter_map(|name| self.mcp_source(name));
+        let builder = sources.fold(self.base_builder(), HubBuilder::source);
         match store {
             StoreHandle::Memory(store) => builder.store(Arc::clone(store)),
             StoreHandle::Sqlite(store) => builder.store(Arc::clone(store)),
         }
     }
 
-    /// The same with the default store, in memory.
+    /// The same without MCP servers, and with the default store, in memory.
     pub(crate) fn base_builder(&self) -> HubBuilder {
         let (scheduler, threads) = (&self.scheduler, &self.threads);
         let mut builder = ToolHub::builder()
@@ -59,6 +66,23 @@ impl Config {
             builder = builder.policy(glob.as_str(), policy.clone());
         }
         self.policies.rules.iter().cloned().fold(builder, HubBuilder::rule)
+    }
+
+    /// The MCP server of this name, as a source of tools. `None` if there is none.
+    pub(crate) fn mcp_source(&self, name: &str) -> Option<McpSource> {
+        let source = self.mcp_servers.get(name)?.source(name, GUARD.as_ref());
+        source.inspect_err(|error| tracing::error!(server = name, %error, "invalid MCP server")).ok()
+    }
+
+    /// The MCP servers of the config, which declare the names of their tools and are never started.
+    pub(crate) fn disabled_sources(&self) -> impl Iterator<Item = McpSource> {
+        self.mcp_servers.iter().filter_map(|(name, server)| server.disabled_source(name).ok())
+    }
+
+    /// Whether the config defines a tool of this name, or has an enabled MCP server that may bring it.
+    pub(crate) fn may_have_tool(&self, name: &str) -> bool {
+        let brings = |(server, plan): (&String, &McpServerPlan)| plan.is_enabled() && plan.may_have_tool(server, name);
+        self.tools.contains_key(name) || self.mcp_servers.iter().any(brings)
     }
 
     /// Builders of all tools.

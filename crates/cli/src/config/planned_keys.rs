@@ -9,9 +9,9 @@ use super::tree::{KeySegment, Node, Path, Value};
 
 /// Sections and keys; `*` matches any name.
 const KEYS: &[(&str, &str)] = &[
-    ("mcp_servers", "MCP servers are not supported yet; remove the section"),
+    ("mcp_servers.*.sampling", "MCP servers cannot use the model of the hub yet; remove the key"),
     ("mcp_endpoint", "the MCP endpoint is not supported yet; remove the section"),
-    ("imports.mcp_json", "MCP servers are not supported yet; remove the key"),
+    ("imports.mcp_json", "imported MCP configs are not supported yet; write each server as [mcp_servers.NAME]"),
     ("imports.registry", "old registries are not supported yet; write each tool as [tools.NAME]"),
     ("alerts", "alerts are not supported yet; subscribe to the events of the HTTP API instead"),
     ("ui", "the dashboard is not supported yet; remove the section"),
@@ -42,10 +42,11 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tools.*.state.manager_type", "distributed", "Redis is not supported yet; use \"persistent\", or omit the key"),
     ("tools.*.state.manager_type", "session", "sessions apply to all tools or none; set manager_type in [state]"),
     ("state.persistence_format", "pickle", "loading a pickle can execute arbitrary code; use \"sqlite\" or \"json\""),
-    ("tools.*.kind", "mcp", "MCP tools are not supported yet; use a `builtin`, a `url` or a `command`"),
+    ("mcp_servers.*.instance", "per_thread", "connections per thread are not supported yet; omit the key"),
+    ("tools.*.kind", "mcp", "single MCP tools are not supported yet; add their server as [mcp_servers.NAME]"),
     ("tools.*.kind", "command", "a `command` is \"stateless\", or \"stateful\" if one process serves a whole thread"),
     ("tools.*.builtin", "weather", "`weather` calls the demo's own HTTP service, which only `toolhub demo` starts"),
-    ("tools.*.builtin", "echo", "`echo` needs MCP tools, which are not supported yet"),
+    ("tools.*.builtin", "echo", "`echo` is not supported yet; another MCP server can be added as [mcp_servers.NAME]"),
 ];
 
 /// The hint for a planned key.
@@ -55,7 +56,9 @@ pub(crate) fn key_help(path: &Path) -> Option<String> {
     }
     let [KeySegment::Key(section), _, KeySegment::Key(last)] = path.0.as_slice() else { return None };
     let (kind, _) = KINDS.iter().find(|(_, keys)| section == "tools" && keys.contains(&last.as_str()))?;
-    Some(format!("`{last}` is for {kind} tools, which are not supported yet; use a `builtin`, a `url` or a `command`"))
+    Some(format!(
+        "`{last}` is for single {kind} tools, which are not supported yet; add their server as [mcp_servers.NAME]"
+    ))
 }
 
 /// The hint for a planned value.

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub::config::Size;
+use toolhub::config::{McpServerConfig, Size};
 
 pub(crate) use agents::{Agent, DEMO_SCRIPT, Execution, Llm, Provider, Toolset};
 pub(crate) use auth::{Auth, AuthMode, Scope};
@@ -59,6 +59,9 @@ pub(crate) struct RawConfig {
     pub(crate) policy: Vec<Rule>,
     /// The tools, by name. Names consist of letters, digits, `_` and `-`.
     pub(crate) tools: BTreeMap<String, Tool>,
+    /// The MCP servers whose tools are offered, by name. Names consist of letters, digits, `_` and `-`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) mcp_servers: BTreeMap<String, McpServerConfig>,
     /// Tools imported from other descriptions.
     pub(crate) imports: Imports,
     /// The model of the agents. Without this section there are no agents.

@@ -7,6 +7,7 @@ mod agents;
 mod auth;
 mod calls;
 mod imports;
+mod mcp_servers;
 mod server;
 mod state;
 mod store;
@@ -24,6 +25,7 @@ use toolhub::{
 
 pub(crate) use agents::{Agent, Agents, Execution, Llm, Provider};
 pub(crate) use auth::{ApiKey, Auth};
+pub(crate) use mcp_servers::{GUARD, McpServers};
 pub(crate) use server::Server;
 pub(crate) use state::State;
 pub(crate) use store::{Backend, OpenStoreError, Store, StoreHandle};
@@ -97,7 +99,8 @@ pub(crate) fn resolve(
     let is_set = |path: &Path| tree.get(path).is_some();
     let mut diagnostics = Diagnostics::new(&env, &is_set);
     let (imported, mut warnings) = imports::resolve(&raw.imports, &mut diagnostics);
-    let tools = tools::resolve(&raw.tools, imported, &mut warnings, &mut diagnostics);
+    let tools = tools::resolve(raw, imported, &mut warnings, &mut diagnostics);
+    let mcp_servers = mcp_servers::resolve(&raw.mcp_servers, &tools, &mut diagnostics);
     let agents = agents::resolve(raw, &tools, &mut warnings, &mut diagnostics);
     let config = Config {
         server: server::resolve(&raw.server, raw.auth.mode, &mut diagnostics),
@@ -113,6 +116,7 @@ pub(crate) fn resolve(
         },
         policies: calls::resolve(raw, &mut diagnostics),
         tools,
+        mcp_servers,
         agents,
         warnings,
         telemetry: Telemetry {

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Sections whose members are removed one by one.
-const NAMED_SECTIONS: [&str; 3] = ["tools", "agents", "toolsets"];
+const NAMED_SECTIONS: [&str; 4] = ["tools", "mcp_servers", "agents", "toolsets"];
 
 /// The key of a tool's dependencies.
 const DEPENDENCIES: &str = "depends_on";
@@ -71,9 +71,21 @@ fn placeholder(section: &str, node: &Node) -> Value {
     let text = |key: &str, text: &str| (key.to_owned(), Node::new(Value::Text(text.into()), &node.origin));
     let keys = match section {
         "tools" => vec![text("builtin", "clock")],
+        "mcp_servers" => placeholder_server(node),
         "llm" => vec![text("provider", "scripted")],
         "toolsets" => vec![("tools".to_owned(), Node::new(Value::List(Vec::new()), &node.origin))],
         _ => Vec::new(),
     };
     Value::Table(BTreeMap::from_iter(keys))
+}
+
+/// A server with the prefix of the invalid one, because other tools may depend on its tools.
+fn placeholder_server(node: &Node) -> Vec<(String, Node)> {
+    let prefix = match &node.value {
+        Value::Table(keys) => keys.get("prefix").filter(|prefix| matches!(prefix.value, Value::Text(_))).cloned(),
+        _ => None,
+    };
+    let command = Node::new(Value::Text("toolhub".into()), &node.origin);
+    let prefix = prefix.map(|prefix| ("prefix".to_owned(), prefix));
+    [("command".to_owned(), command)].into_iter().chain(prefix).collect()
 }

@@ -17,7 +17,7 @@ use toolhub::{
     server::ToolChangeError,
 };
 
-use crate::config::{self, Problem};
+use crate::config::{self, Config, Problem};
 
 /// Schema version of a row with a definition as it was sent.
 const PLAIN_SCHEMA: u32 = 1;
@@ -147,19 +147,16 @@ fn find_null(value: &Value) -> Option<String> {
     }
 }
 
-/// Builds all stored tools that can be built beside the `configured` ones. A tool with a missing dependency is skipped, and so
+/// Builds all stored tools that can be built beside those of the config. A tool with a missing dependency is skipped, and so
 /// are its dependents: a server that starts without a tool is better than one that does not start.
-pub(super) fn build_all(
-    stored: &BTreeMap<String, Value>,
-    hosts: &[String],
-    configured: impl Fn(&str) -> bool,
-) -> Vec<ToolBuilder> {
-    let mut remaining: BTreeMap<&String, &Value> = stored.iter().filter(|(name, _)| !configured(name)).collect();
+pub(super) fn build_all(stored: &BTreeMap<String, Value>, config: &Config) -> Vec<ToolBuilder> {
+    let unconfigured = stored.iter().filter(|(name, _)| !config.tools.contains_key(*name));
+    let mut remaining: BTreeMap<&String, &Value> = unconfigured.collect();
     loop {
-        let others = |base: &str| configured(base) || remaining.keys().any(|name| *name == base);
+        let others = |base: &str| config.may_have_tool(base) || remaining.keys().any(|name| *name == base);
         let (mut built, mut skipped) = (Vec::new(), Vec::new());
         for (name, request) in &remaining {
-            match build(name, request, hosts, others) {
+            match build(name, request, &config.server.tool_hosts, others) {
                 Ok(tool) => built.push(tool),
                 Err(error) => {
                     tracing::warn!(tool = name, %error, "skipped a tool registered over the API");

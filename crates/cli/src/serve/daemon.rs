@@ -3,6 +3,7 @@
 //! In: a valid config. Out: a running hub and its server. `reload` applies a changed config, `created_tools` the tools of the API.
 
 mod created_tools;
+mod mcp_servers;
 mod reload;
 
 use std::{
@@ -26,6 +27,7 @@ use toolhub::{
     status::Language,
 };
 
+pub(crate) use self::mcp_servers::wait_for_first_connections;
 use super::{agents, api_tools, open_files};
 use crate::{
     config::{self, AuthMode, Config, LoadOptions, LoadedConfig, OpenStoreError, StoreHandle},
@@ -85,8 +87,7 @@ impl Daemon {
         for problem in config::find_obstacles(&local.loaded, &[]) {
             tracing::warn!(key = %problem.key, problem = %problem.message, "tool cannot work; see `toolhub config check`");
         }
-        let api_tools =
-            api_tools::build_all(&stored, &config.server.tool_hosts, |name| config.tools.contains_key(name));
+        let api_tools = api_tools::build_all(&stored, config);
         let plans = agents::build_plans(&config.agents)
             .map_err(|error| Failure::new("config_invalid", error).help("toolhub config check"))?;
         let state_backups = Arc::<OnceLock<StateBackups>>::default();

@@ -48,6 +48,7 @@ fn the_configs_of_the_guides_are_right() {
         "docs/guide/commands.md",
         "docs/guide/openapi.md",
         "docs/guide/agents.md",
+        "docs/guide/mcp.md",
     ] {
         let text = std::fs::read_to_string(root.join(page)).expect("the page is there");
         let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
@@ -57,9 +58,12 @@ fn the_configs_of_the_guides_are_right() {
             folder.write("specs/pets.yaml", PETS);
             folder.write("toolhub.toml", block);
             write_programs(block, &folder);
-            let secrets = ["WEATHER_KEY", "WEATHER_TOKEN", "SHOP_TOKEN", "PET_API_KEY", "DEEPSEEK_API_KEY"]
-                .map(|name| (name, "a-secret"));
-            let ran = run_toolhub(folder.path(), &["config", "check"], &secrets);
+            let secrets =
+                ["WEATHER_KEY", "TICKETS_TOKEN", "WEATHER_TOKEN", "SHOP_TOKEN", "PET_API_KEY", "DEEPSEEK_API_KEY"]
+                    .map(|name| (name, "a-secret"));
+            let path = format!("{}:/usr/bin:/bin", folder.path().display());
+            let variables = [&secrets[..], &[("PATH", &path)]].concat();
+            let ran = run_toolhub(folder.path(), &["config", "check"], &variables);
             assert_eq!(ran.code, 0, "{page}\n{block}\n{}", ran.err);
             checked += 1;
         }
@@ -69,8 +73,9 @@ fn the_configs_of_the_guides_are_right() {
 
 /// Creates the scripts and programs that a config names: the check finds missing ones.
 fn write_programs(config: &str, folder: &TempFolder) {
-    let is_file =
-        |text: &&str| text.starts_with("./") || [".py", ".mjs", ".js", ".sh"].iter().any(|end| text.ends_with(end));
+    let is_file = |text: &&str| {
+        text.starts_with("./") || *text == "npx" || [".py", ".mjs", ".js", ".sh"].iter().any(|end| text.ends_with(end))
+    };
     for name in config.split('"').skip(1).step_by(2).filter(is_file) {
         let path = folder.path().join(name);
         std::fs::create_dir_all(path.parent().expect("it is in the folder")).expect("a folder can be made");

@@ -13,6 +13,7 @@ mod hostile;
 mod imports;
 mod inspection;
 mod logs;
+mod mcp_servers;
 mod planted_secrets;
 mod process;
 mod reload_and_restore;

@@ -6,50 +6,30 @@
 pub(super) mod auth;
 mod calls;
 mod command;
+#[cfg(feature = "mcp")]
+mod mcp;
+mod overrides;
 mod rest;
 mod source;
 
-use std::{collections::BTreeMap, time::Duration};
-
 use serde_json::{Map, Value, json};
-use toolhub_core::{ManagerType, Policy, StateCleanup, ToolBuilder, schema::Schema};
+use toolhub_core::{ManagerType, StateCleanup, ToolBuilder, schema::Schema};
 
-use self::source::Source;
+#[cfg(feature = "mcp")]
+pub use self::mcp::McpServerPlan;
+use self::{overrides::Overrides, source::Source};
 use super::{
     Diagnostics, KeyPath, Problem, Size, ToolFactory,
-    raw::{self, Annotations, Cleanup, DependsOn, ToolConfig, ToolState},
+    raw::{self, Cleanup, ToolConfig, ToolState},
 };
 
 /// The resolved config of one tool, with its secrets fetched. Equal plans build equal tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolPlan {
     source: Source,
-    description: Option<String>,
     parameters: Option<Value>,
-    depends_on: Vec<DependencyGroup>,
-    annotations: Annotations,
-    category: Option<String>,
-    tags: Vec<String>,
-    version: Option<String>,
-    metadata: BTreeMap<String, Value>,
+    overrides: Overrides,
     state: ToolState,
-    policy: Policy,
-}
-
-/// Tools that must have succeeded before this one may be called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct DependencyGroup {
-    mode: DependencyMode,
-    tools: Vec<String>,
-    within: Option<Duration>,
-}
-
-/// Which tools of a group must have succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DependencyMode {
-    All,
-    Any,
-    Sequence,
 }
 
 /// Resolves the config at `at` of the tool `name`. `None` if the source of the tool cannot be determined.
@@ -85,51 +65,17 @@ pub(super) fn plan(
         let help = "write a JSON Schema of type object, with a property for each argument";
         diagnostics.report(&at.key("parameters"), format!("`parameters` is invalid: {error}"), help);
     }
-    let depends_on = dependency_groups(config.depends_on.as_ref(), at, diagnostics);
-    let policy = config.calls.policy(at, diagnostics);
-    Some(ToolPlan {
-        source: source?,
+    let overrides = Overrides {
         description: config.description.clone(),
-        parameters,
-        depends_on,
+        depends_on: overrides::dependency_groups(config.depends_on.as_ref(), at, diagnostics),
         annotations: config.annotations.clone(),
         category: config.category.clone(),
         tags: config.tags.clone(),
         version: config.version.clone(),
         metadata: config.metadata.clone(),
-        state: config.state.clone(),
-        policy,
-    })
-}
-
-fn dependency_groups(
-    depends_on: Option<&DependsOn>,
-    at: &KeyPath,
-    diagnostics: &mut Diagnostics<'_>,
-) -> Vec<DependencyGroup> {
-    match depends_on {
-        None => Vec::new(),
-        Some(DependsOn::Names(tools)) => {
-            vec![DependencyGroup { mode: DependencyMode::All, tools: tools.clone(), within: None }]
-        }
-        Some(DependsOn::Groups(groups)) => {
-            let modes = [
-                (DependencyMode::All, &groups.all),
-                (DependencyMode::Any, &groups.any),
-                (DependencyMode::Sequence, &groups.sequence),
-            ];
-            let within = groups.within.map(|time| time.0);
-            let resolved: Vec<DependencyGroup> = modes
-                .into_iter()
-                .filter_map(|(mode, tools)| Some(DependencyGroup { mode, tools: tools.clone()?, within }))
-                .collect();
-            if resolved.is_empty() {
-                let help = "name tools: depends_on = { any = [\"a\", \"b\"] }, or all, or sequence";
-                diagnostics.report(&at.key("depends_on"), "`depends_on` names no tools", help);
-            }
-            resolved
-        }
-    }
+        policy: config.calls.policy(at, diagnostics),
+    };
+    Some(ToolPlan { source: source?, parameters, overrides, state: config.state.clone() })
 }
 
 impl ToolPlan {
@@ -147,7 +93,7 @@ impl ToolPlan {
     /// What a model would miss: a description, or the arguments of a program.
     #[must_use]
     pub fn missing_keys(&self) -> Vec<&'static str> {
-        let has_description = self.description.as_ref().is_some_and(|text| !text.trim().is_empty());
+        let has_description = self.overrides.description.as_ref().is_some_and(|text| !text.trim().is_empty());
         let (is_function, is_command) =
             (matches!(self.source, Source::Function(_)), matches!(self.source, Source::Command(_)));
         let description = (!is_function && !has_description).then_some("description");
@@ -188,43 +134,10 @@ impl ToolPlan {
                 rest.request().tool_with(name, parameters)
             }
         };
-        tool = tool.annotations(|own| {
-            let Annotations { title, read_only, destructive, idempotent, open_world } = &self.annotations;
-            own.title = title.clone().or(own.title.take());
-            own.read_only = read_only.unwrap_or(own.read_only);
-            // `read_only = true` implies not destructive and idempotent, unless the config says otherwise.
-            let set_read_only = *read_only == Some(true);
-            own.destructive = destructive.unwrap_or(own.destructive && !set_read_only);
-            own.idempotent = idempotent.unwrap_or(own.idempotent || set_read_only);
-            own.open_world = open_world.unwrap_or(own.open_world);
-        });
-        tool = tool.policy(|own| *own = merge_policy(own, &self.policy));
-        if let Some(text) = &self.description {
-            tool = tool.description(text.as_str());
-        }
         if let Some(schema) = self.parameters.as_ref().filter(|_| !matches!(self.source, Source::Rest(_))) {
             tool = tool.parameters(schema.clone());
         }
-        for DependencyGroup { mode, tools, within } in &self.depends_on {
-            let names = tools.iter().map(String::as_str);
-            tool = match mode {
-                DependencyMode::All => tool.after_all(names),
-                DependencyMode::Any => tool.after_any(names),
-                DependencyMode::Sequence => tool.after_sequence(names),
-            };
-            if let Some(time) = within {
-                tool = tool.within(*time);
-            }
-        }
-        if let Some(category) = &self.category {
-            tool = tool.category(category.as_str());
-        }
-        if let Some(version) = &self.version {
-            tool = tool.version(version.as_str());
-        }
-        tool = self.tags.iter().fold(tool, |tool, tag| tool.tag(tag.as_str()));
-        tool = self.metadata.iter().fold(tool, |tool, (name, value)| tool.metadata(name.as_str(), value.clone()));
-        Some(self.with_state(tool))
+        Some(self.with_state(self.overrides.apply(tool)))
     }
 
     fn with_state(&self, mut tool: ToolBuilder) -> ToolBuilder {
@@ -267,26 +180,6 @@ impl ToolPlan {
             tool = tool.state_parameter_name(name.as_str());
         }
         if state.rerunnable == Some(true) { tool.rerunnable() } else { tool }
-    }
-}
-
-/// The configured policy overrides the tool's own, field by field.
-fn merge_policy(own: &Policy, configured: &Policy) -> Policy {
-    let configured = configured.clone();
-    Policy {
-        timeout: configured.timeout.or(own.timeout),
-        attempt_timeout: configured.attempt_timeout.or(own.attempt_timeout),
-        idle_timeout: configured.idle_timeout.or(own.idle_timeout),
-        text_limit: configured.text_limit.or(own.text_limit),
-        output_limit: configured.output_limit.or(own.output_limit),
-        retry: configured.retry.or_else(|| own.retry.clone()),
-        rate_limits: configured.rate_limits.or_else(|| own.rate_limits.clone()),
-        max_concurrency: configured.max_concurrency.or(own.max_concurrency),
-        queue_timeout: configured.queue_timeout.or(own.queue_timeout),
-        cache: configured.cache.or(own.cache),
-        parallel_safe: configured.parallel_safe.or(own.parallel_safe),
-        confirm: configured.confirm.or(own.confirm),
-        approval_timeout: configured.approval_timeout.or(own.approval_timeout),
     }
 }
 

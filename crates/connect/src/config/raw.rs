@@ -5,11 +5,15 @@
 
 mod calls;
 mod command;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod rest;
 mod tool;
 
 pub use calls::{Backoff, Cache, CallSettings, RateLimit, RateLimits, RateScope, Retry};
 pub use command::Command;
+#[cfg(feature = "mcp")]
+pub use mcp::{McpInstance, McpProtocol, McpServerConfig, McpToolConfig, McpTransport};
 pub use rest::{AuthType, Connection, KeyLocation, Method, Rest, RestAuth, RestResult, ResultFormat};
 pub use tool::{
     Annotations, Cleanup, Conflict, DependencyGroups, DependsOn, Kind, ManagerType, ToolConfig, ToolState, UnknownKeys,

@@ -154,7 +154,7 @@ fn name_conflict(original: &str, other: &str, name: &ToolName) -> String {
 }
 
 impl CatalogOptions {
-    fn selects(&self, name: &str) -> bool {
+    pub(crate) fn selects(&self, name: &str) -> bool {
         (self.include.is_empty() || matches_any(&self.include, name)) && !matches_any(&self.exclude, name)
     }
 

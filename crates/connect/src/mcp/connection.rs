@@ -18,7 +18,7 @@ use rmcp::{
     },
     service::{RoleClient, RunningService, ServiceError, Subscription},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 pub(crate) use handshake::ConnectError;
@@ -47,8 +47,26 @@ pub(crate) enum Endpoint {
     Stdio(Command),
     /// An address that speaks streamable HTTP, with its headers, credentials and connection settings. The method and the body of
     /// the request are not used.
-    #[cfg_attr(not(test), expect(dead_code, reason = "settings of servers name no addresses yet"))]
     Http(Box<Rest>),
+}
+
+impl Endpoint {
+    /// The endpoint for people, without anything that may be secret.
+    pub(crate) fn description(&self) -> Map<String, Value> {
+        let (transport, key, value) = match self {
+            Self::Stdio(command) => ("stdio", "command", command.program_text().into()),
+            Self::Http(request) => ("http", "url", request.description()["url"].clone()),
+        };
+        Map::from_iter([("transport".to_owned(), transport.into()), (key.to_owned(), value)])
+    }
+
+    /// What its tools do depends on this. Secrets are left out, so that a new one voids no grant.
+    pub(crate) fn implementation(&self) -> Value {
+        match self {
+            Self::Stdio(command) => command.implementation(),
+            Self::Http(request) => request.implementation(),
+        }
+    }
 }
 
 /// Limits of a connection, and what the client offers to the server.

@@ -66,7 +66,7 @@ impl Connections {
             logs,
         };
         Self {
-            endpoint: Endpoint::Stdio(server.command.clone()),
+            endpoint: server.endpoint.clone(),
             options,
             own: Mutex::default(),
             tenants: Mutex::default(),

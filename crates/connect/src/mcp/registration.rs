@@ -92,17 +92,22 @@ async fn register_catalog(
         tracing::warn!(server, tool = tool.name, reason, "a tool of an MCP server cannot be offered");
     }
     let mut status = source.status();
-    (status.tools, status.pending, status.notes) = (tools, pending, notes(catalog));
+    (status.tools, status.pending, status.notes) = (tools, pending, notes(source, catalog));
     Ok(())
 }
 
 /// What a person should know about the list and its tools.
-fn notes(catalog: &Catalog) -> Vec<String> {
+fn notes(source: &McpSource, catalog: &Catalog) -> Vec<String> {
+    let names = catalog.tools.iter().map(|tool| &tool.original_name);
+    let names: Vec<_> = names.chain(catalog.quarantined.iter().map(|tool| &tool.original_name)).collect();
+    let unused =
+        source.server.refinements.keys().filter(|name| source.catalog_options.selects(name) && !names.contains(name));
+    let unused = unused.map(|name| format!("there are settings for the tool `{name}`, which the server does not have"));
     let of_tool = |tool: &ListedTool| {
         let name = tool.original_name.clone();
         tool.notes.iter().map(move |note| format!("`{name}`: {note}")).collect::<Vec<_>>()
     };
-    catalog.notes.iter().cloned().chain(catalog.tools.iter().flat_map(of_tool)).collect()
+    catalog.notes.iter().cloned().chain(unused).chain(catalog.tools.iter().flat_map(of_tool)).collect()
 }
 
 /// The tools whose definition is not approved. The first list of a server is approved as a whole.
@@ -148,10 +153,11 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
     let mut policy = server.policy.clone();
     // Without a word of the owner, calls of imported tools that may change something need approval.
     policy.confirm = policy.confirm.or(server.trust.then_some(false));
+    policy.cache = policy.cache.filter(|_| tool.annotations.read_only);
     let builder = tool
         .builder(&server.name)
         .config(json!({"server": server.name}))
-        .implementation(&server.command.implementation())
+        .implementation(&server.endpoint.implementation())
         .executor(Arc::new(executor))
         .policy(|own| *own = policy);
     let builder = match server.refinements.get(&tool.original_name) {

@@ -4,10 +4,16 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use toolhub_core::{Glob, Policy, ToolBuilder, ToolName};
+use toolhub_core::{ConnectionStateConfig, Glob, Policy, ToolBuilder, ToolName};
 
-use super::{connection::Root, source::McpSource};
-use crate::command::{Command, CommandError, Guard};
+use super::{
+    connection::{Endpoint, Root},
+    source::McpSource,
+};
+use crate::{
+    command::{Command, CommandError, Guard},
+    rest::{Auth, Rest, RestError, Secret},
+};
 
 /// How long a server may take to start, unless its settings say otherwise.
 pub(super) const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,7 +53,7 @@ pub enum Protocol {
 #[must_use = "a server is not a source of tools yet: finish it with `source`"]
 pub struct McpServer {
     pub(super) name: String,
-    pub(super) command: Command,
+    pub(super) endpoint: Endpoint,
     pub(super) enabled: bool,
     pub(super) prefix: Option<String>,
     pub(super) include: Vec<String>,
@@ -85,6 +91,9 @@ pub enum McpServerError {
     /// The program cannot be started like this.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// The address cannot be reached like this.
+    #[error(transparent)]
+    Address(#[from] RestError),
 }
 
 impl McpServer {
@@ -95,9 +104,23 @@ impl McpServer {
 
     /// A server that is this program.
     pub fn from_command(name: impl Into<String>, command: Command) -> Self {
+        Self::new(name.into(), Endpoint::Stdio(command))
+    }
+
+    /// A server at an address, which speaks streamable HTTP.
+    pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
+        Self::from_request(name, Rest::post(url))
+    }
+
+    /// A server at the address of this request, with its headers, credentials and connections. Its method and body are not used.
+    pub fn from_request(name: impl Into<String>, request: Rest) -> Self {
+        Self::new(name.into(), Endpoint::Http(Box::new(request)))
+    }
+
+    fn new(name: String, endpoint: Endpoint) -> Self {
         Self {
-            name: name.into(),
-            command,
+            name,
+            endpoint,
             enabled: true,
             prefix: None,
             include: Vec::new(),
@@ -146,8 +169,42 @@ impl McpServer {
         self.command(|command| command.guard(guard))
     }
 
+    /// Changes the program; a server at an address stays as it is.
     fn command(mut self, change: impl FnOnce(Command) -> Command) -> Self {
-        self.command = change(self.command);
+        self.endpoint = match self.endpoint {
+            Endpoint::Stdio(command) => Endpoint::Stdio(change(command)),
+            other @ Endpoint::Http(_) => other,
+        };
+        self
+    }
+
+    /// Adds a header of the requests to the address. The value is never printed.
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let value: String = value.into();
+        self.request(|request| request.secret_header(name, Secret::literal(value)))
+    }
+
+    /// Sets the credentials for the address.
+    pub fn auth(self, auth: Auth) -> Self {
+        self.request(|request| request.auth(auth))
+    }
+
+    /// Allows an address that is private or local.
+    pub fn allow_host(self, host: impl Into<String>) -> Self {
+        self.request(|request| request.allow_host(host))
+    }
+
+    /// Sets the connections to the address.
+    pub fn connection(self, config: ConnectionStateConfig) -> Self {
+        self.request(|request| request.connection(config))
+    }
+
+    /// Changes the address; a server that is a program stays as it is.
+    fn request(mut self, change: impl FnOnce(Rest) -> Rest) -> Self {
+        self.endpoint = match self.endpoint {
+            Endpoint::Http(request) => Endpoint::Http(Box::new(change(*request))),
+            other @ Endpoint::Stdio(_) => other,
+        };
         self
     }
 
@@ -281,6 +338,16 @@ impl McpServer {
         }
     }
 
+    /// Checks the settings of the program or the address that do not depend on the machine.
+    pub(super) fn check_endpoint(&self) -> Result<(), McpServerError> {
+        match &self.endpoint {
+            Endpoint::Stdio(command) => Ok(command.check_settings()?),
+            Endpoint::Http(request) => {
+                request.problems().into_iter().next().map_or(Ok(()), |problem| Err(problem.into()))
+            }
+        }
+    }
+
     /// The globs of a setting.
     pub(super) fn globs(&self, setting: &'static str, texts: &[String]) -> Result<Vec<Glob>, McpServerError> {
         let globs = texts.iter().map(|text| Glob::new(text.as_str())).collect::<Result<_, _>>();
@@ -290,6 +357,6 @@ impl McpServer {
 
 impl std::fmt::Debug for McpServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("McpServer").field("name", &self.name).field("command", &self.command).finish_non_exhaustive()
+        f.debug_struct("McpServer").field("name", &self.name).field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct ServerStatus {
 impl McpSource {
     pub(super) fn new(server: McpServer) -> Result<Self, McpServerError> {
         server.check_name()?;
-        server.command.check_settings()?;
+        server.check_endpoint()?;
         let catalog_options = CatalogOptions {
             prefix: server.tool_prefix().to_owned(),
             include: server.globs("include", &server.include)?,
@@ -124,8 +124,7 @@ impl ToolSource for McpSource {
     fn info(&self) -> SourceInfo {
         let status = self.status();
         let mut details = Map::new();
-        details.insert("transport".into(), "stdio".into());
-        details.insert("command".into(), self.server.command.program_text().into());
+        details.extend(self.server.endpoint.description());
         if let Some(facts) = &status.facts {
             details.insert("protocolVersion".into(), facts.protocol_version.as_str().into());
             if let Some((name, version)) = &facts.server {

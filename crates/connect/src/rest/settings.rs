@@ -345,6 +345,18 @@ impl Rest {
         Plan::new(self).err().unwrap_or_default()
     }
 
+    /// The request for display, without anything that may be secret. Null if the settings are invalid.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn description(&self) -> Value {
+        Plan::new(self).map_or(Value::Null, |plan| plan.description())
+    }
+
+    /// What the request does depends on this, except for its secrets.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn implementation(&self) -> Value {
+        plan::implementation(self)
+    }
+
     /// The executor, for a tool that assembles the arguments first.
     pub(crate) fn executor(&self) -> Arc<dyn Executor> {
         Arc::new(RestExecutor::new(Plan::new(self)))

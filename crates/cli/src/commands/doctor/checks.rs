@@ -37,6 +37,7 @@ pub(super) async fn run_all(session: &Session) -> Vec<Check> {
         Ok(local) => {
             checks.push(check_config(&local));
             checks.extend(check_tools(&local));
+            checks.extend(super::mcp_servers::check(&local.loaded.config).await);
             checks.extend(super::model::check(&local.loaded.config.agents).await);
             let (address, is_running) = check_server(session, &local).await;
             checks.push(address);

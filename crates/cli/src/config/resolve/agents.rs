@@ -15,7 +15,7 @@ use super::{
         suggest::closest,
         tree::Path,
     },
-    Diagnostics, Tools,
+    Diagnostics, Tools, mcp_servers,
 };
 
 /// The model, the agents and the toolsets.
@@ -109,8 +109,10 @@ pub(super) fn resolve(
     warnings: &mut Vec<String>,
     diagnostics: &mut Diagnostics<'_>,
 ) -> Agents {
-    let toolsets =
-        raw.toolsets.iter().map(|(name, set)| (name.clone(), resolve_toolset(name, set, tools, warnings, diagnostics)));
+    let toolsets = raw
+        .toolsets
+        .iter()
+        .map(|(name, set)| (name.clone(), resolve_toolset(name, set, raw, tools, warnings, diagnostics)));
     let toolsets: BTreeMap<String, Toolset> = toolsets.collect();
     let llm = raw.llm.as_ref().and_then(|raw| resolve_llm(raw, diagnostics));
     let max_steps = raw.llm.as_ref().map_or(1, |llm| llm.max_steps);
@@ -158,6 +160,7 @@ fn check_section_name(section: &str, name: &str, diagnostics: &mut Diagnostics<'
 fn resolve_toolset(
     name: &str,
     raw: &raw::Toolset,
+    config: &RawConfig,
     tools: &Tools,
     warnings: &mut Vec<String>,
     diagnostics: &mut Diagnostics<'_>,
@@ -168,7 +171,11 @@ fn resolve_toolset(
         match Glob::new(text.as_str()) {
             Err(why) => diagnostics.report(&at, why, "name a tool, or write a glob such as \"fs__*\""),
             // Not an error, because the tool may still be registered over the API.
-            Ok(_) if !text.contains(['*', '?']) && !tools.contains_key(text) => {
+            Ok(_)
+                if !text.contains(['*', '?'])
+                    && !tools.contains_key(text)
+                    && mcp_servers::server_of(text, &config.mcp_servers).is_none() =>
+            {
                 let suggestion = closest(text, tools.keys().map(String::as_str));
                 let suggestion = suggestion.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
                 warnings

@@ -7,14 +7,18 @@ use std::{
 
 use toolhub::{
     ToolBuilder, ToolName,
-    command::Guard,
     config::{DependsOn, ToolFactory, ToolPlan},
 };
 
 use super::{
-    super::{raw, suggest::closest, tree::Path},
-    Diagnostics,
+    super::{
+        raw::{self, RawConfig},
+        suggest::closest,
+        tree::Path,
+    },
+    Diagnostics, GUARD,
     imports::Operation,
+    mcp_servers,
 };
 use crate::builtin;
 
@@ -38,25 +42,19 @@ static FACTORY: LazyLock<ToolFactory> = LazyLock::new(|| {
     let factory = builtin::ALL
         .iter()
         .fold(ToolFactory::new(), |factory, builtin| factory.function(builtin.name, |name| builtin.tool(name)));
-    match Guard::this_program() {
-        Ok(guard) => factory.guard(guard),
-        Err(error) => {
-            tracing::warn!(
-                %error,
-                "command tools run without a guard process; their child processes may survive a crash of the hub"
-            );
-            factory
-        }
+    match &*GUARD {
+        Some(guard) => factory.guard(guard.clone()),
+        None => factory,
     }
 });
 
 pub(super) fn resolve(
-    raw: &RawTools,
+    config: &RawConfig,
     imported: Vec<Operation>,
     warnings: &mut Vec<String>,
     diagnostics: &mut Diagnostics<'_>,
 ) -> Tools {
-    let mut tools = Tools::new();
+    let (raw, mut tools) = (&config.tools, Tools::new());
     for operation in imported {
         let name = operation.name().to_owned();
         if raw.contains_key(&name) || tools.contains_key(&name) {
@@ -85,8 +83,19 @@ pub(super) fn resolve(
         }
     }
     // Also for tools with other problems, so that all are reported together.
+    let known = KnownTools { raw, tools: &tools, servers: &config.mcp_servers };
     for name in raw.keys() {
-        check_dependencies(name, raw, &tools, diagnostics);
+        for (relative, base) in dependencies_of(name, raw) {
+            known.check(name, base, &Path::of(["tools", name, "depends_on"]).join(relative.0), diagnostics);
+        }
+    }
+    for (server, section) in config.mcp_servers.iter().filter(|(_, section)| section.enabled) {
+        for (tool, section) in section.tools.iter().filter(|(_, section)| section.enabled) {
+            let at = Path::of(["mcp_servers", server, "tools", tool, "depends_on"]);
+            for (relative, base) in section.depends_on.iter().flat_map(DependsOn::names) {
+                known.check(tool, base, &at.join(relative.0), diagnostics);
+            }
+        }
     }
     check_cycles(raw, diagnostics);
     tools
@@ -103,23 +112,36 @@ fn dependencies_of<'a>(name: &str, raw: &'a RawTools) -> impl Iterator<Item = (P
     tool.and_then(|tool| tool.config.depends_on.as_ref()).into_iter().flat_map(DependsOn::names)
 }
 
-fn check_dependencies(name: &str, raw: &RawTools, tools: &Tools, diagnostics: &mut Diagnostics<'_>) {
-    let at = Path::of(["tools", name]);
-    for (relative, base) in dependencies_of(name, raw) {
-        let path = at.key("depends_on").join(relative.0);
-        if tools.contains_key(base) {
-            continue;
+/// The tools that others can depend on.
+struct KnownTools<'a> {
+    raw: &'a RawTools,
+    tools: &'a Tools,
+    servers: &'a mcp_servers::RawServers,
+}
+
+impl KnownTools<'_> {
+    /// Checks that the tool `base`, on which `name` depends, exists, or can come from an MCP server.
+    fn check(&self, name: &str, base: &str, path: &Path, diagnostics: &mut Diagnostics<'_>) {
+        if self.tools.contains_key(base) {
+            return;
         }
-        if let Some(dependency) = raw.get(base) {
+        let disabled = |section: &str, diagnostics: &mut Diagnostics<'_>| {
+            let message = format!("`{name}` depends on `{base}`, which is not enabled");
+            diagnostics.report(path, message, format!("enable [{section}], or remove it here"));
+        };
+        if let Some(dependency) = self.raw.get(base) {
             // Problems of an enabled dependency are reported at its own keys.
             if !dependency.enabled {
-                let message = format!("`{name}` depends on `{base}`, which is not enabled");
-                diagnostics.report(&path, message, format!("enable [tools.{base}], or remove it here"));
+                disabled(&format!("tools.{base}"), diagnostics);
+            }
+        } else if let Some((server, section)) = mcp_servers::server_of(base, self.servers) {
+            if !section.enabled {
+                disabled(&format!("mcp_servers.{server}"), diagnostics);
             }
         } else {
-            let close = closest(base, raw.keys().chain(tools.keys()).map(String::as_str));
+            let close = closest(base, self.raw.keys().chain(self.tools.keys()).map(String::as_str));
             let help = close.map_or_else(|| format!("add [tools.{base}]"), |close| format!("did you mean {close:?}?"));
-            diagnostics.report(&path, format!("`{name}` depends on `{base}`, which does not exist"), help);
+            diagnostics.report(path, format!("`{name}` depends on `{base}`, which does not exist"), help);
         }
     }
 }

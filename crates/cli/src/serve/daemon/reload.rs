@@ -10,7 +10,7 @@ use toolhub::{
     server::{ConfigProblem, HostControlError, KeyError, KeySetting, ReloadReport},
 };
 
-use super::{Daemon, key_setting};
+use super::{Daemon, key_setting, mcp_servers::ServerChange};
 use crate::{
     config::{self, LoadedConfig, Problems},
     serve::{agents, api_tools},
@@ -32,7 +32,7 @@ impl Daemon {
         let stored =
             api_tools::load_all(&self.backend()).await.map_err(|error| HostControlError::Failed(error.into()))?;
         let hosts = &next.config.server.tool_hosts;
-        let others = |base: &str| next.config.tools.contains_key(base) || self.hub.get(base).is_some();
+        let others = |base: &str| next.config.may_have_tool(base) || self.hub.get(base).is_some();
         let rebuild = |name: &String| api_tools::build(name, stored.get(name)?, hosts, others).ok();
         let mut change = update.remove.iter().fold(change, |change, name| match rebuild(name) {
             Some(tool) => change.put(tool),
@@ -46,7 +46,17 @@ impl Daemon {
         }
         let change = update.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = update.rules.into_iter().fold(change, HubChange::rule);
-        let changed = self.hub.apply(change).await.map_err(|error| HostControlError::Failed(error.into()))?;
+        let old = self.loaded();
+        let (stop, start) = (&plan.stopped_servers, &plan.started_servers);
+        let servers = ServerChange { old: &old.config, new: &next.config, stop, start };
+        servers.apply(&self.hub).await.map_err(|error| HostControlError::Failed(error.into()))?;
+        let changed = match self.hub.apply(change).await {
+            Ok(changed) => changed,
+            Err(error) => {
+                servers.undo(&self.hub).await;
+                return Err(HostControlError::Failed(error.into()));
+            }
+        };
         if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
             let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key_setting).collect();
             let messages =

@@ -121,7 +121,7 @@ impl CommandPlan {
         if self.stateful { command.stateful_tool(name) } else { command.tool(name) }
     }
 
-    fn command(&self, guard: Option<&Guard>) -> command::Command {
+    pub(super) fn command(&self, guard: Option<&Guard>) -> command::Command {
         let raw = &self.raw;
         let mut command = command::Command::new(&self.program).args(raw.args.iter().cloned());
         for (name, value) in &self.env {

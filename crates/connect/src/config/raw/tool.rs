@@ -168,7 +168,7 @@ pub struct Annotations {
 }
 
 impl Annotations {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }

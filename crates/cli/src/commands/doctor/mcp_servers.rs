@@ -1,0 +1,51 @@
+//! Checks MCP servers: connects to each, and counts its tools.
+//!
+//! In: the servers of a config. Out: a check per enabled server. No tool is called, and nothing is stored.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use toolhub::{SourceConnection, SourceInfo, SourceToolState, ToolHub, mcp::McpSource};
+
+use super::{Check, CheckStatus};
+use crate::{config::Config, exit::Exit, serve::wait_for_first_connections};
+
+/// How long a server may take to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) async fn check(config: &Config) -> Vec<Check> {
+    let enabled = config.mcp_servers.iter().filter(|(_, server)| server.is_enabled());
+    let sources = enabled.filter_map(|(name, _)| config.mcp_source(name));
+    join_all(sources.map(check_server)).await
+}
+
+async fn check_server(source: McpSource) -> Check {
+    let hub = match ToolHub::builder().source(source).build().await {
+        Ok(hub) => hub,
+        Err(error) => return Check::new("mcp server", CheckStatus::Fail(Exit::Usage), error.to_string()),
+    };
+    wait_for_first_connections(&hub).await;
+    let info = hub.sources().first().map(|source| source.info());
+    hub.shutdown(STOP_TIMEOUT).await;
+    let Some(info) = info else { return Check::new("mcp server", CheckStatus::Warn, "the server is gone") };
+    let check = |status, detail: String| Check::new("mcp server", status, format!("{}: {detail}", info.name));
+    if info.connection != SourceConnection::Connected {
+        let error = info.last_error.as_deref().unwrap_or("the connection was lost");
+        let fix = format!("correct [mcp_servers.{}]; its tools are withheld until it is connected", info.name);
+        return check(CheckStatus::Fail(Exit::Unreachable), error.to_owned()).fix(fix);
+    }
+    let quarantined = info.tools.iter().find(|tool| tool.state == SourceToolState::Quarantined);
+    match quarantined {
+        Some(tool) => {
+            let reason = tool.reason.as_deref().unwrap_or_default();
+            check(CheckStatus::Warn, format!("{}; `{}` cannot be offered: {reason}", describe(&info), tool.name))
+        }
+        None => check(CheckStatus::Pass, describe(&info)),
+    }
+}
+
+fn describe(info: &SourceInfo) -> String {
+    let tools = info.tools.iter().filter(|tool| tool.state != SourceToolState::Quarantined).count();
+    let protocol = info.details.get("protocolVersion").and_then(|version| version.as_str()).unwrap_or("an unknown");
+    format!("connected, protocol {protocol}, {tools} tool{}", if tools == 1 { "" } else { "s" })
+}

@@ -1,0 +1,301 @@
+//! Resolves the config of an MCP server.
+//!
+//! In: the raw keys. Out: plain values that can be compared, and the source of tools built from them. Nothing is started here: a
+//! server that cannot be reached affects only its own tools.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use toolhub_core::{Glob, Policy, ToolBuilder, ToolName};
+use toolhub_net::Url;
+
+use super::{
+    command::{self, CommandPlan},
+    overrides::{self, Overrides},
+    rest::{self, RestPlan},
+    to_usize,
+};
+use crate::{
+    command::Guard,
+    config::{
+        Diagnostics, KeyPath, Problem,
+        raw::{Annotations, McpServerConfig, McpToolConfig, McpTransport},
+    },
+    mcp::{McpServer, McpServerError, McpSource},
+};
+
+/// The keys of programs and those of addresses.
+const PROGRAM_KEYS: [&str; 5] = ["command", "args", "env", "pass_env", "cwd"];
+const ADDRESS_KEYS: [&str; 5] = ["url", "headers", "auth", "allow_hosts", "connection"];
+
+/// The resolved config of one MCP server, with its secrets fetched. Equal plans build equal sources.
+#[derive(Debug, Clone, PartialEq)]
+pub struct McpServerPlan {
+    raw: McpServerConfig,
+    endpoint: Endpoint,
+    policy: Policy,
+    roots: Vec<String>,
+    tools: BTreeMap<String, Overrides>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Endpoint {
+    Program(Box<CommandPlan>),
+    Address(Box<RestPlan>),
+}
+
+impl McpServerConfig {
+    /// Resolves the config of the server `name`. Problems are reported at keys below `at`; if there are any, the plan must not be
+    /// used. `None` if it cannot be determined how the server is reached.
+    pub fn plan(&self, name: &str, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<McpServerPlan> {
+        check_names(name, self, at, diagnostics);
+        let lists = [
+            ("include", &self.include),
+            ("exclude", &self.exclude),
+            ("read_only", &self.read_only),
+            ("idempotent", &self.idempotent),
+        ];
+        for (key, globs) in lists {
+            for (index, error) in
+                globs.iter().enumerate().filter_map(|(index, glob)| Some((index, Glob::new(glob.as_str()).err()?)))
+            {
+                diagnostics.report(&at.key(key).index(index), error, "remove it, or write a name such as \"read_*\"");
+            }
+        }
+        let endpoint = endpoint(self, at, diagnostics);
+        let roots = self.roots.iter().enumerate();
+        let roots =
+            roots.filter_map(|(index, root)| root_uri(root, &at.key("roots").index(index), diagnostics)).collect();
+        let policy = self.calls.policy(at, diagnostics);
+        let tools = self.tools.iter();
+        let tools =
+            tools.map(|(tool, raw)| (tool.clone(), tool_overrides(raw, &at.key("tools").key(tool), diagnostics)));
+        let tools = tools.collect();
+        Some(McpServerPlan { raw: self.clone(), endpoint: endpoint?, policy, roots, tools })
+    }
+
+    /// The prefix of the names of the tools of the server `name`.
+    #[must_use]
+    pub fn tool_prefix<'a>(&'a self, name: &'a str) -> &'a str {
+        self.prefix.as_deref().unwrap_or(name)
+    }
+
+    /// Whether the server `name` may have a tool of this name, which is not known before it is connected.
+    #[must_use]
+    pub fn may_have_tool(&self, name: &str, tool: &str) -> bool {
+        match self.tool_prefix(name) {
+            "" => true,
+            prefix => tool.strip_prefix(prefix).is_some_and(|rest| rest.starts_with("__")),
+        }
+    }
+}
+
+fn check_names(name: &str, raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) {
+    if let Err(error) = ToolName::new(name) {
+        diagnostics.report(at, error.to_string(), "rename the section: [mcp_servers.my_server]");
+    }
+    if let Some(prefix) = raw.prefix.as_deref().filter(|prefix| !prefix.is_empty())
+        && let Err(error) = ToolName::new(prefix)
+    {
+        diagnostics.report(&at.key("prefix"), error.to_string(), "use letters, digits, `_` and `-`");
+    }
+}
+
+/// Determines how the server is reached; `None` if that is missing or ambiguous.
+fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<Endpoint> {
+    if let Some(address) = http_sse_address(raw) {
+        let help = match address {
+            Some(instead) => format!("use its streamable HTTP address; try url = {instead:?}, without `type`"),
+            None => "use its streamable HTTP address as `url`, without `type`; it often ends in /mcp".into(),
+        };
+        let key = if raw.transport == Some(McpTransport::Sse) { "type" } else { "url" };
+        diagnostics.report(&at.key(key), "servers that speak HTTP+SSE are not supported", help);
+        return None;
+    }
+    let (has_program, has_address) = (diagnostics.is_set(&at.key("command")), diagnostics.is_set(&at.key("url")));
+    let is_program = match (has_program, has_address) {
+        (true, false) => true,
+        (false, true) => false,
+        (true, true) => {
+            diagnostics.report(at, "`command` and `url` exclude each other", "keep one of `command` and `url`");
+            return None;
+        }
+        (false, false) => {
+            let help = "add command = \"…\" for a program, or url = \"https://…\" for an address";
+            diagnostics.report(at, "the server has neither `command` nor `url`", help);
+            return None;
+        }
+    };
+    let (kind, inapplicable, transport) = match is_program {
+        true => ("program", ADDRESS_KEYS, McpTransport::Stdio),
+        false => ("address", PROGRAM_KEYS, McpTransport::Http),
+    };
+    for key in inapplicable.iter().filter(|key| diagnostics.is_set(&at.key(key))).collect::<Vec<_>>() {
+        let message =
+            format!("`{key}` does not apply to a server that is a{} {kind}", if is_program { "" } else { "n" });
+        diagnostics.report(&at.key(key), message, format!("remove `{key}`"));
+    }
+    if raw.transport.is_some_and(|written| written != transport) {
+        let key = if is_program { "command" } else { "url" };
+        diagnostics.report(&at.key("type"), format!("`type` contradicts `{key}`"), "remove `type`");
+    }
+    Some(match is_program {
+        true => Endpoint::Program(Box::new(command::resolve(&raw.program(), false, at, diagnostics))),
+        false => Endpoint::Address(Box::new(address(raw, at, diagnostics))),
+    })
+}
+
+/// Resolves an address. It is not called with arguments, so a placeholder is a mistake.
+fn address(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> RestPlan {
+    let plan = rest::resolve(&raw.request(), at, diagnostics);
+    if let Some(name) = plan.request().arguments().first() {
+        let message = format!("`{{{name}}}` stands for an argument of a call, and a server has none");
+        diagnostics.report(at, message, "write the value, or `${VARIABLE}`");
+    }
+    plan
+}
+
+/// Whether the config names a server that speaks HTTP+SSE, and the streamable HTTP address to try, if it can be guessed.
+fn http_sse_address(raw: &McpServerConfig) -> Option<Option<String>> {
+    let url = raw.url.as_deref().and_then(|url| Url::parse(url).ok());
+    let instead = url.as_ref().and_then(|url| {
+        let base = url.path().trim_end_matches('/').strip_suffix("/sse")?;
+        let mut instead = url.clone();
+        instead.set_path(&format!("{base}/mcp"));
+        // Neither a password nor a key of the query is repeated.
+        instead.set_query(None);
+        let _ = (instead.set_username(""), instead.set_password(None));
+        Some(instead.to_string())
+    });
+    (raw.transport == Some(McpTransport::Sse) || instead.is_some()).then_some(instead)
+}
+
+/// A folder as a `file:` URI.
+fn root_uri(root: &str, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<String> {
+    if root.starts_with("file:") && Url::parse(root).is_ok() {
+        return Some(root.to_owned());
+    }
+    let is_path = !root.is_empty() && !root.contains("://");
+    let folder: Option<PathBuf> = is_path.then(|| diagnostics.resolve_path(at, root));
+    let uri =
+        folder.and_then(|folder| std::path::absolute(folder).ok()).and_then(|folder| Url::from_file_path(folder).ok());
+    if uri.is_none() {
+        diagnostics.report(
+            at,
+            format!("`{at}` is not a folder"),
+            "write a path, or a URI such as \"file:///srv/files\"",
+        );
+    }
+    uri.map(Into::into)
+}
+
+fn tool_overrides(raw: &McpToolConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Overrides {
+    if raw.calls.cache.is_some() && raw.annotations.read_only == Some(false) {
+        let help = "remove `cache`: a cached result would skip the effect of the call";
+        diagnostics.report(&at.key("cache"), "only results of read-only tools can be cached", help);
+    }
+    let Annotations { title, read_only, destructive, idempotent, open_world } = raw.annotations.clone();
+    // The server may deny these two, so they are given to it as globs.
+    let (read_only, idempotent) = (read_only.filter(|value| !value), idempotent.filter(|value| !value));
+    Overrides {
+        description: raw.description.clone(),
+        depends_on: overrides::dependency_groups(raw.depends_on.as_ref(), at, diagnostics),
+        annotations: Annotations { title, read_only, destructive, idempotent, open_world },
+        category: raw.category.clone(),
+        tags: raw.tags.clone(),
+        version: None,
+        metadata: raw.metadata.clone(),
+        policy: raw.calls.policy(at, diagnostics),
+    }
+}
+
+impl McpServerPlan {
+    /// Whether the server is started.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.raw.enabled
+    }
+
+    /// Whether the server `name` may have a tool of this name.
+    #[must_use]
+    pub fn may_have_tool(&self, name: &str, tool: &str) -> bool {
+        self.raw.may_have_tool(name, tool)
+    }
+
+    /// What keeps the server at `at` from being reached on this machine: a program or script that does not exist, or an address that
+    /// requests may not reach. It may change while the hub runs, so a hub accepts such a server.
+    #[must_use]
+    pub fn obstacles(&self, at: &KeyPath) -> Vec<Problem> {
+        match &self.endpoint {
+            _ if !self.raw.enabled => Vec::new(),
+            Endpoint::Program(program) => program.obstacles(at),
+            Endpoint::Address(address) => address.obstacles(at),
+        }
+    }
+
+    /// The source of its tools. A program runs under the guard, if there is one.
+    ///
+    /// # Errors
+    /// When a setting is not valid, which a plan without problems rules out.
+    pub fn source(&self, name: &str, guard: Option<&Guard>) -> Result<McpSource, McpServerError> {
+        self.server(name, guard).source()
+    }
+
+    /// A source that declares the names of its tools, and never starts the server.
+    ///
+    /// # Errors
+    /// As for [`source`](Self::source).
+    pub fn disabled_source(&self, name: &str) -> Result<McpSource, McpServerError> {
+        self.server(name, None).disabled().source()
+    }
+
+    fn server(&self, name: &str, guard: Option<&Guard>) -> McpServer {
+        let raw = &self.raw;
+        let mut server = match &self.endpoint {
+            Endpoint::Program(program) => McpServer::from_command(name, program.command(guard)),
+            Endpoint::Address(address) => McpServer::from_request(name, address.request()),
+        };
+        let tools_with = |test: fn(&McpToolConfig) -> bool| {
+            raw.tools.iter().filter(move |(_, tool)| test(tool)).map(|(name, _)| name)
+        };
+        server = server
+            .include(&raw.include)
+            .exclude(raw.exclude.iter().chain(tools_with(|tool| !tool.enabled)))
+            .read_only(raw.read_only.iter().chain(tools_with(|tool| tool.annotations.read_only == Some(true))))
+            .idempotent(raw.idempotent.iter().chain(tools_with(|tool| tool.annotations.idempotent == Some(true))))
+            .protocol(raw.protocol.into())
+            .startup_timeout(raw.startup_timeout.0)
+            .max_tools(to_usize(raw.max_tools))
+            .max_message(usize::try_from(raw.max_message.0).unwrap_or(usize::MAX))
+            .policy(self.policy.clone());
+        if let Some(prefix) = &raw.prefix {
+            server = server.prefix(prefix);
+        }
+        if raw.trust {
+            server = server.trust();
+        }
+        if let Some(pin) = raw.pin {
+            server = server.pin(pin);
+        }
+        if !raw.enabled {
+            server = server.disabled();
+        }
+        server = self.roots.iter().fold(server, McpServer::root);
+        self.tools.iter().fold(server, |server, (tool, overrides)| {
+            let overrides = overrides.clone();
+            server.tool(tool, move |tool| overrides.apply(deny_read_only(tool, &overrides.annotations)))
+        })
+    }
+}
+
+/// A tool that is not read-only after all may destroy something, unless the config says otherwise, and its results are not cached.
+fn deny_read_only(tool: ToolBuilder, annotations: &Annotations) -> ToolBuilder {
+    if annotations.read_only != Some(false) {
+        return tool;
+    }
+    let tool = tool.annotations(|own| {
+        if own.read_only {
+            (own.read_only, own.destructive, own.idempotent) = (false, true, false);
+        }
+    });
+    tool.policy(|own| own.cache = None)
+}
