@@ -125,13 +125,6 @@ pub(crate) struct InProcessHub {
     pub(crate) agents: AgentService,
 }
 
-impl InProcessHub {
-    /// Waits until the first attempt to connect to each MCP server has ended, so that its tools are there.
-    pub(crate) async fn wait_for_mcp_servers(&self) {
-        wait_for_first_connections(&self.hub).await;
-    }
-}
-
 /// Opens the hub of this folder, for commands that find no server.
 ///
 /// # Errors

@@ -6,25 +6,36 @@
 use std::time::Duration;
 
 use axum::{body::Body, http};
+use tokio::sync::OnceCell;
 use tower::ServiceExt;
 
 use super::{
     events::{ByteSource, EventStream, StreamResponse},
     request::{ApiResponse, Request, parse_retry_after},
 };
-use crate::{failure::Failure, serve::InProcessHub};
+use crate::{
+    failure::Failure,
+    serve::{InProcessHub, wait_for_first_connections},
+};
 
 /// How long running calls may take to finish after the command is done.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same after Ctrl-C.
 const INTERRUPTED_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long the MCP servers of the hub may take for their first connections before a request goes on without them.
+const STARTUP_WAIT: Duration = Duration::from_secs(10);
+
 /// The hub in this process.
-pub(crate) struct InProcess(InProcessHub);
+pub(crate) struct InProcess {
+    hub: InProcessHub,
+    /// Set when the first connections of MCP servers were awaited.
+    is_started: OnceCell<()>,
+}
 
 impl InProcess {
     pub(crate) fn new(hub: InProcessHub) -> Self {
-        Self(hub)
+        Self { hub, is_started: OnceCell::new() }
     }
 
     pub(super) async fn send(&self, request: Request) -> Result<ApiResponse, Failure> {
@@ -44,7 +55,7 @@ impl InProcess {
 
     async fn dispatch(&self, request: Request) -> Result<http::Response<Body>, Failure> {
         if needs_tools(&request.target) {
-            self.0.wait_for_mcp_servers().await;
+            self.is_started.get_or_init(|| self.wait_for_mcp_servers()).await;
         }
         let mut http_request =
             http::Request::builder().method(request.method).uri(request.target).header("host", "localhost");
@@ -59,14 +70,19 @@ impl InProcess {
             None => Body::empty(),
         };
         let http_request = http_request.body(body).map_err(|error| invalid_request(&error))?;
-        let Ok(response) = self.0.router.clone().oneshot(http_request).await;
+        let Ok(response) = self.hub.router.clone().oneshot(http_request).await;
         Ok(response)
+    }
+
+    /// Waits until each MCP server has connected or failed, so that its tools are there.
+    async fn wait_for_mcp_servers(&self) {
+        let _ = tokio::time::timeout(STARTUP_WAIT, wait_for_first_connections(&self.hub.hub)).await;
     }
 
     /// Waits for running calls, up to the drain timeout, and flushes pending writes.
     pub(super) async fn close(self, interrupted: bool) {
-        self.0.agents.stop().await;
-        self.0.hub.shutdown(if interrupted { INTERRUPTED_DRAIN_TIMEOUT } else { DRAIN_TIMEOUT }).await;
+        self.hub.agents.stop().await;
+        self.hub.hub.shutdown(if interrupted { INTERRUPTED_DRAIN_TIMEOUT } else { DRAIN_TIMEOUT }).await;
     }
 }
 

@@ -56,8 +56,6 @@ pub(crate) struct Approve {
     tools: Vec<String>,
 }
 
-/// How long to wait for the first connections of a hub that this command has started itself.
-const STARTUP_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for the connection of a server that was restarted.
 const RESTART_WAIT: Duration = Duration::from_secs(3);
 
@@ -66,7 +64,6 @@ pub(crate) async fn run(session: &Session, command: McpCommand) -> Result<Exit, 
     match command {
         McpCommand::List => list_servers(session).await,
         McpCommand::Get(ServerName { name }) => {
-            wait_for_startup(session).await?;
             let response = send(session, Request::get(["mcp-servers", &name]), "get", &name).await?;
             if printer.json {
                 printer.print_json(&response.text());
@@ -96,7 +93,6 @@ pub(crate) async fn run(session: &Session, command: McpCommand) -> Result<Exit, 
 }
 
 async fn list_servers(session: &Session) -> Result<Exit, Failure> {
-    wait_for_startup(session).await?;
     let Some(servers) = paging::fetch_items(session, Request::get(["mcp-servers"]), &Paging::all()).await? else {
         return Ok(Exit::Success);
     };
@@ -126,7 +122,6 @@ async fn restart(session: &Session, name: &str) -> Result<Exit, Failure> {
 }
 
 async fn diff(session: &Session, name: &str) -> Result<Exit, Failure> {
-    wait_for_startup(session).await?;
     let response = send(session, Request::get(["mcp-servers", name, "changes"]), "diff", name).await?;
     let printer = &session.printer;
     if printer.json {
@@ -144,7 +139,6 @@ async fn diff(session: &Session, name: &str) -> Result<Exit, Failure> {
 }
 
 async fn approve(session: &Session, name: &str, tools: &[String]) -> Result<Exit, Failure> {
-    wait_for_startup(session).await?;
     let request = Request::post(["mcp-servers", name, "approve"]).body(json!({ "tools": tools }));
     let response = send(session, request, "approve", name).await?;
     let printer = &session.printer;
@@ -185,28 +179,6 @@ async fn send(
             _ => failure,
         }
     })
-}
-
-/// Without a running server this command has started the MCP servers itself: waits until each has connected or failed.
-async fn wait_for_startup(session: &Session) -> Result<(), Failure> {
-    if session.client().await?.server_url().is_some() {
-        return Ok(());
-    }
-    let is_connecting = |server: &Value| server["connection"] == "connecting";
-    let wait = async {
-        let mut pause = Duration::from_millis(10);
-        while paging::read_items(session, Request::get(["mcp-servers"]), &Paging::all())
-            .await?
-            .iter()
-            .any(is_connecting)
-        {
-            tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(Duration::from_millis(200));
-        }
-        Ok(())
-    };
-    // The connections are shown as they are by then.
-    tokio::time::timeout(STARTUP_WAIT, wait).await.unwrap_or(Ok(()))
 }
 
 /// The server when it meets the condition, or as it is after the wait.
