@@ -11,6 +11,7 @@ mod era;
 mod error;
 mod executor;
 mod log_ring;
+mod operation_meters;
 mod pins;
 mod registration;
 mod reply;

@@ -76,6 +76,8 @@ pub use toolhub_state::{
 };
 
 pub use toolhub_schema::{draft, export, schema, suggest};
+#[doc(hidden)]
+pub use toolhub_storage::latency::LatencyRecorder;
 pub use toolhub_storage::{backend::StoreStats, clock, latency::Latency};
 pub use toolhub_types::{
     content::{Content, EmbeddedResource, ResourceContents, ResourceLink},

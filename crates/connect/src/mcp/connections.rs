@@ -18,6 +18,7 @@ use super::{
     era::Era,
     error,
     log_ring::LogRing,
+    operation_meters::OperationMeters,
     server::McpServer,
 };
 
@@ -34,6 +35,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Connections {
     endpoint: Endpoint,
     options: ConnectionOptions,
+    pub(super) meters: OperationMeters,
     own: Mutex<Own>,
     tenants: Mutex<HashMap<Tenant, Arc<TenantConnection>>>,
     /// The result of the last probe, which serves all tools of the server.
@@ -68,6 +70,7 @@ impl Connections {
         Self {
             endpoint: server.endpoint.clone(),
             options,
+            meters: OperationMeters::default(),
             own: Mutex::default(),
             tenants: Mutex::default(),
             last_probe: tokio::sync::Mutex::default(),
@@ -76,7 +79,10 @@ impl Connections {
 
     /// A new connection.
     pub(super) async fn open(&self, era: Era) -> Result<Connection, ConnectError> {
-        Connection::open(&self.endpoint, era, &self.options).await
+        let started = Instant::now();
+        let connection = Connection::open(&self.endpoint, era, &self.options).await;
+        self.meters.record_handshake(era, started.elapsed());
+        connection
     }
 
     /// Sets the supervisor's connection.

@@ -11,6 +11,7 @@ use std::{
     },
 };
 
+use tokio::time::Instant;
 use toolhub_core::{BoxFuture, Definition, Executor, Job, Reply, ToolError, TraceContext, schema::Schema};
 
 use super::{
@@ -45,6 +46,7 @@ impl Executor for McpExecutor {
                 input: None,
                 updates: sender,
             };
+            let started = Instant::now();
             let mut answer = pin!(connection.call(call));
             let text = loop {
                 tokio::select! {
@@ -53,6 +55,7 @@ impl Executor for McpExecutor {
                     text = &mut answer => break text,
                 }
             };
+            self.connections.meters.record_call(started.elapsed());
             self.forward_rest(&mut receiver, &job);
             let secrets = connection.secrets();
             let text = text.map_err(|error| secrets.all.error(error::request_error(error, read_only)))?;

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, json};
 use tokio::sync::Notify;
 use toolhub_core::{
-    BoxFuture, CallError, DefinitionChange, Glob, SourceConnection, SourceHandle, SourceInfo, SourceTool, ToolSource,
+    BoxFuture, CallError, DefinitionChange, Glob, Latency, SourceConnection, SourceHandle, SourceInfo, SourceTool,
+    ToolSource,
     clock::{Clock, SystemClock, Timestamp},
 };
 
@@ -165,6 +166,10 @@ impl ToolSource for McpSource {
     fn log_lines(&self) -> Vec<String> {
         let lines = self.logs.last(super::log_ring::MAX_LINES);
         lines.into_iter().map(|line| format!("{} {}", line.at, line.text)).collect()
+    }
+
+    fn operations(&self) -> Vec<(&'static str, Latency)> {
+        self.connections.meters.latencies()
     }
 }
 

@@ -216,7 +216,9 @@ async fn list(source: &McpSource, handle: &SourceHandle, connection: &Connection
     let raw = if facts.has_tools {
         let mut cursor = None;
         loop {
+            let started = Instant::now();
             let page = tokio::time::timeout(source.server.startup_timeout, connection.list_page(cursor)).await;
+            source.connections.meters.record_list(started.elapsed());
             let page = page.map_err(|_| "the server does not answer `tools/list`".to_owned())?;
             let page = page.map_err(|error| super::error::request_error(error, true).to_string())?;
             match reader.add(page).await.map_err(|error| error.to_string())? {

@@ -22,6 +22,7 @@ pub use info::{DefinitionChange, SourceConnection, SourceInfo, SourceStatus, Sou
 
 use super::{ChangeSummary, ToolHub};
 use crate::{link::Link, tasks};
+use toolhub_storage::latency::Latency;
 use toolhub_types::{error::CallError, language::Language, policy::Glob};
 
 /// How long a source that is removed may take to close its connections.
@@ -57,6 +58,11 @@ pub trait ToolSource: Send + Sync + 'static {
 
     /// What it logged last, the oldest line first.
     fn log_lines(&self) -> Vec<String>;
+
+    /// How long its requests to the service took, by operation, for metrics.
+    fn operations(&self) -> Vec<(&'static str, Latency)> {
+        Vec::new()
+    }
 }
 
 /// Why a source cannot be added.

@@ -2,7 +2,10 @@
 //!
 //! In: what the test says about the source. Out: a [`ToolSource`] that reports it, and a record of what was asked of it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::mpsc;
 
@@ -11,6 +14,7 @@ use crate::{
     hub::{DefinitionChange, SourceConnection, SourceHandle, SourceInfo, ToolSource},
 };
 use toolhub_schema::suggest;
+use toolhub_storage::latency::{Latency, LatencyRecorder};
 use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
     policy::Glob,
@@ -38,6 +42,7 @@ struct State {
     pending: Vec<DefinitionChange>,
     log_lines: Vec<String>,
     actions: Vec<String>,
+    calls: LatencyRecorder,
 }
 
 impl TestSource {
@@ -53,7 +58,13 @@ impl TestSource {
             details: Default::default(),
             tools: Vec::new(),
         };
-        let state = State { info, pending: Vec::new(), log_lines: Vec::new(), actions: Vec::new() };
+        let state = State {
+            info,
+            pending: Vec::new(),
+            log_lines: Vec::new(),
+            actions: Vec::new(),
+            calls: LatencyRecorder::default(),
+        };
         let state = Arc::new(Mutex::new(state));
         let (sender, handles) = mpsc::unbounded_channel();
         (Self { name: name.into(), handles: sender, state: state.clone() }, TestSourceControl { handles, state })
@@ -82,6 +93,11 @@ impl TestSourceControl {
     /// Adds a log line.
     pub fn log(&self, line: &str) {
         lock(&self.state).log_lines.push(line.into());
+    }
+
+    /// Records the duration of a request `tools/call`.
+    pub fn record_call(&self, duration: Duration) {
+        lock(&self.state).calls.record(duration);
     }
 
     /// What was asked of it, in order: `restart`, `approve NAME…`, `stop`.
@@ -117,7 +133,7 @@ impl ToolSource for TestSource {
     fn restart(&self) {
         let mut state = lock(&self.state);
         state.actions.push("restart".into());
-        state.info.since = state.info.since + std::time::Duration::from_secs(1);
+        state.info.since = state.info.since + Duration::from_secs(1);
     }
 
     fn pending_changes(&self) -> Vec<DefinitionChange> {
@@ -144,6 +160,10 @@ impl ToolSource for TestSource {
 
     fn log_lines(&self) -> Vec<String> {
         lock(&self.state).log_lines.clone()
+    }
+
+    fn operations(&self) -> Vec<(&'static str, Latency)> {
+        vec![("tools/call", lock(&self.state).calls.latency())]
     }
 }
 

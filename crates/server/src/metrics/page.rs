@@ -178,6 +178,13 @@ fn servers(text: &mut PrometheusText, sources: &Sources<'_>) {
             family.sample(&[("server", &info.name)], u8::from(is_up));
         }
     }
+    let help = "Duration of requests to MCP servers, failed ones included.";
+    let mut family = text.family("mcp_client_operation_duration_seconds", MetricType::Histogram, help);
+    for source in sources.hub.sources() {
+        for (method, latency) in source.operations().iter().filter(|(_, latency)| latency.count > 0) {
+            family.latency_histogram(&[("server", source.name()), ("mcp_method_name", method)], &CALL_BOUNDS, latency);
+        }
+    }
 }
 
 fn changes(text: &mut PrometheusText, sources: &Sources<'_>) {

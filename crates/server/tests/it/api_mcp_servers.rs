@@ -1,6 +1,6 @@
 //! MCP servers over HTTP: listed, restarted, approved, and shown in health, metrics, explanations and events.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use toolhub_core::{
@@ -194,9 +194,13 @@ async fn a_server_that_is_not_connected_is_degraded_but_the_hub_is_ready() {
     let metrics = fixture.get("/metrics").await.text;
     assert!(metrics.contains("toolhub_mcp_server_up{server=\"fs\"} 0\n"), "{metrics}");
     assert!(!metrics.contains("server=\"off\""), "{metrics}");
+    assert!(!metrics.contains("mcp_client_operation_duration_seconds_count"), "{metrics}");
+    control.record_call(Duration::from_millis(30));
     control.set_info(|info| info.connection = SourceConnection::Connected);
     let metrics = fixture.get("/metrics").await.text;
     assert!(metrics.contains("toolhub_mcp_server_up{server=\"fs\"} 1\n"), "{metrics}");
+    let count = "mcp_client_operation_duration_seconds_count{server=\"fs\",mcp_method_name=\"tools/call\"} 1\n";
+    assert!(metrics.contains(count), "{metrics}");
 }
 
 #[tokio::test]

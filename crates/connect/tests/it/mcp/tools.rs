@@ -20,6 +20,9 @@ async fn the_tools_of_a_server_have_its_name_in_front_and_one_that_cannot_be_use
     assert_eq!(reasons.len(), 2, "{reasons:?}");
     assert_eq!(info.details["protocolVersion"], "2026-07-28");
     assert_eq!(hub.get("t__echo").unwrap().source(), Some("t"));
+    let why = hub.explain("t__odd", &Tenant::default(), None).await.unwrap_err().operator;
+    let reason = &reasons.iter().find(|(name, _)| *name == "odd").unwrap().1;
+    assert_eq!(why, format!("`t__odd` is not registered: the server `t` offers it, but {reason}"));
     let keeps_names = connected(server.server().prefix("")).await;
     assert_eq!(names(&keeps_names), ["echo", "pid"]);
 }
@@ -38,6 +41,17 @@ async fn a_call_carries_trace_and_key_and_brings_progress_and_log_lines_back() {
     assert_eq!(progress, 3);
     let log = hub.sources()[0].log_lines().join("\n");
     assert!(log.contains("log line with") && !log.contains("s3cr3t-token"), "{log}");
+}
+
+#[tokio::test]
+async fn requests_to_a_server_are_measured_by_method() {
+    let hub = connected(TestServer::new(&tools(&["echo"])).server()).await;
+    for _ in 0..3 {
+        text(&hub, "t__echo", json!({})).await;
+    }
+    let counts: Vec<_> =
+        hub.sources()[0].operations().iter().map(|(method, latency)| (*method, latency.count)).collect();
+    assert_eq!(counts, [("server/discover", 1), ("tools/list", 1), ("tools/call", 3)]);
 }
 
 #[tokio::test]

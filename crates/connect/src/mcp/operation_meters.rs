@@ -1,0 +1,48 @@
+//! Durations of the requests to a server, by operation.
+//!
+//! In: the start of each request. Out: latencies for metrics. Failed requests count too.
+
+use std::time::Duration;
+
+use toolhub_core::{Latency, LatencyRecorder};
+
+use super::era::Era;
+
+#[derive(Debug, Default)]
+pub(super) struct OperationMeters {
+    initialize: LatencyRecorder,
+    discover: LatencyRecorder,
+    list: LatencyRecorder,
+    call: LatencyRecorder,
+}
+
+impl OperationMeters {
+    /// A handshake, with the start of the program.
+    pub(super) fn record_handshake(&self, era: Era, duration: Duration) {
+        match era {
+            Era::Legacy => self.initialize.record(duration),
+            Era::Modern => self.discover.record(duration),
+        }
+    }
+
+    /// One page of the list of tools.
+    pub(super) fn record_list(&self, duration: Duration) {
+        self.list.record(duration);
+    }
+
+    pub(super) fn record_call(&self, duration: Duration) {
+        self.call.record(duration);
+    }
+
+    /// The latencies of the operations that were used, by the name of their method.
+    pub(super) fn latencies(&self) -> Vec<(&'static str, Latency)> {
+        let all = [
+            ("initialize", &self.initialize),
+            ("server/discover", &self.discover),
+            ("tools/list", &self.list),
+            ("tools/call", &self.call),
+        ];
+        let latencies = all.into_iter().map(|(method, recorder)| (method, recorder.latency()));
+        latencies.filter(|(_, latency)| latency.count > 0).collect()
+    }
+}
