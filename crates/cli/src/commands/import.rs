@@ -2,7 +2,7 @@
 //!
 //! In: a document. Out: the resulting tools, and a section in the config file, which `config_file` writes.
 
-mod config_file;
+pub(crate) mod config_file;
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,7 @@
 //! `mcp`: lists and inspects MCP servers, restarts them, and approves changed definitions of their tools.
 
+mod foreign_config;
+mod import;
 mod view;
 
 use std::time::Duration;
@@ -27,6 +29,8 @@ pub(crate) enum McpCommand {
     Diff(ServerName),
     /// Approve changed and new tools
     Approve(Approve),
+    /// Add the MCP servers in the config of Claude, Cursor, VS Code, Gemini or Codex
+    Import(import::Import),
 }
 
 /// An MCP server.
@@ -72,6 +76,7 @@ pub(crate) async fn run(session: &Session, command: McpCommand) -> Result<Exit, 
             }
             Ok(Exit::Success)
         }
+        McpCommand::Import(args) => import::run(session, &args).await,
         McpCommand::Restart(ServerName { name }) => restart(session, &name).await,
         McpCommand::Logs(Logs { name, limit }) => {
             let request = Request::get(["mcp-servers", &name, "logs"]).query("limit", Some(limit));

@@ -74,6 +74,16 @@ pub(super) async fn write(
     Ok(WrittenConfig { file, text: new_text })
 }
 
+/// Appends sections to the config file, and returns it. Variables that are not set are no problem, because the user sets them later.
+pub(crate) async fn append(options: &LoadOptions, sections: &str) -> Result<PathBuf, Failure> {
+    let file = project_file(options)?;
+    let before = fs::read_to_string(&file).map_err(|error| io_failure(&file, &error))?;
+    let text = format!("{}\n\n{sections}", before.trim_end());
+    check(&options.clone().assuming_variables_set(), &file, &text).await?;
+    atomic_replace(&file, &text).map_err(|error| io_failure(&file, &error))?;
+    Ok(file)
+}
+
 /// The file to write to: the project's config, or the one named by `--config`. The user's own config applies everywhere, so it is
 /// only changed when it was named.
 fn project_file(options: &LoadOptions) -> Result<PathBuf, Failure> {
@@ -194,14 +204,14 @@ fn config_lines(options: &LoadOptions, args: &OpenApiArgs, spec: &str, imported:
 }
 
 /// A TOML key, quoted if necessary.
-fn toml_key(name: &str) -> String {
+pub(crate) fn toml_key(name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if bare { name.into() } else { toml_string(name) }
 }
 
 /// A TOML string on one line, whatever it holds: it may follow a `#`, and may come from an untrusted document. JSON's escapes are
 /// valid in TOML; DEL must be escaped in addition.
-fn toml_string(text: &str) -> String {
+pub(crate) fn toml_string(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 

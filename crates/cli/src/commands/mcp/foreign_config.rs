@@ -1,0 +1,259 @@
+//! Reads the MCP servers in the config of another program.
+//!
+//! In: the parsed config. Out: a section of `toolhub.toml` per server, the variables that they refer to, and what was left out. A value
+//! that looks secret becomes a reference to a variable, and is in no text of ours.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+use toolhub::redact::is_secret_setting;
+
+use crate::commands::import::config_file::{toml_key, toml_string};
+
+/// The servers of another program.
+pub(super) struct ForeignConfig {
+    /// Name and lines of each server.
+    pub(super) sections: Vec<(String, String)>,
+    pub(super) variables: BTreeSet<String>,
+    pub(super) notes: Vec<String>,
+}
+
+/// The servers; `None` if the config has no place for them.
+pub(super) fn read(document: &Value) -> Option<ForeignConfig> {
+    let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp_servers"];
+    let servers = places.iter().find_map(|place| document.pointer(place)?.as_object())?;
+    let mut config = ForeignConfig { sections: Vec::new(), variables: BTreeSet::new(), notes: Vec::new() };
+    for (name, server) in servers {
+        let clean = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        let name: String = name.chars().map(clean).take(32).collect();
+        let Some(keys) = server.as_object() else { continue };
+        let mut reader = ServerReader { name: &name, keys, config: &mut config, lines: Vec::new() };
+        match reader.read() {
+            Ok(()) => {
+                let lines = reader.lines.join("\n");
+                config.sections.push((name.clone(), format!("[mcp_servers.{}]\n{lines}\n", toml_key(&name))));
+            }
+            Err(reason) => config.notes.push(format!("`{name}` was left out: {reason}")),
+        }
+    }
+    Some(config)
+}
+
+/// Keys that are taken over, or have no meaning here.
+const KNOWN_KEYS: [&str; 21] = [
+    "type",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "headers",
+    "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var",
+    "env_vars",
+    "disabled",
+    "enabled",
+    "includeTools",
+    "enabled_tools",
+    "excludeTools",
+    "disabled_tools",
+    "startup_timeout_sec",
+    "description",
+];
+
+struct ServerReader<'a> {
+    name: &'a str,
+    keys: &'a Map<String, Value>,
+    config: &'a mut ForeignConfig,
+    lines: Vec<String>,
+}
+
+impl ServerReader<'_> {
+    fn read(&mut self) -> Result<(), String> {
+        let text = |key: &str| self.keys.get(key).and_then(Value::as_str);
+        let url = text("httpUrl").or(text("serverUrl")).or(text("url")).map(str::to_owned);
+        let is_sse =
+            |url: &String| url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/').ends_with("/sse");
+        if text("type") == Some("sse") || url.as_ref().is_some_and(is_sse) {
+            return Err("it speaks HTTP+SSE, which is not supported; add its streamable HTTP address".into());
+        }
+        let host = |url: &String| url.split("://").nth(1).and_then(|rest| rest.split('/').next()).map(str::to_owned);
+        if url.as_ref().and_then(host).is_some_and(|host| host.contains('@')) {
+            return Err("its address contains a user name or a password; add it with `auth`".into());
+        }
+        match (text("command").map(str::to_owned), url) {
+            (Some(command), _) => self.read_program(&command),
+            (None, Some(url)) => self.read_address(&url),
+            (None, None) => return Err("it has neither `command` nor `url`".into()),
+        }
+        let is_off = self.keys.get("disabled") == Some(&true.into()) || self.keys.get("enabled") == Some(&false.into());
+        self.lines.extend(is_off.then(|| "enabled = false".to_owned()));
+        for (key, sources) in
+            [("include", ["includeTools", "enabled_tools"]), ("exclude", ["excludeTools", "disabled_tools"])]
+        {
+            let tools: Vec<String> =
+                sources.iter().flat_map(|source| self.list(source)).map(|tool| quote(&tool)).collect();
+            self.lines.extend((!tools.is_empty()).then(|| format!("{key} = [{}]", tools.join(", "))));
+        }
+        if let Some(seconds) =
+            self.keys.get("startup_timeout_sec").and_then(Value::as_u64).filter(|seconds| *seconds > 0)
+        {
+            self.lines.push(format!("startup_timeout = \"{seconds}s\""));
+        }
+        let ignored: Vec<&str> = self.keys.keys().map(String::as_str).filter(|key| !KNOWN_KEYS.contains(key)).collect();
+        if !ignored.is_empty() {
+            self.config.notes.push(format!("`{}`: ignored {}", self.name, ignored.join(", ")));
+        }
+        Ok(())
+    }
+
+    fn read_program(&mut self, command: &str) {
+        let command = self.value(command);
+        self.lines.push(format!("command = {command}"));
+        let (mut args, mut last_flag) = (Vec::new(), None);
+        for arg in self.list("args") {
+            let (flag, value) = arg.split_once('=').filter(|_| arg.starts_with('-')).unwrap_or(("", &arg));
+            let name = if flag.is_empty() { last_flag.take().unwrap_or_default() } else { flag.to_owned() };
+            last_flag = (arg.starts_with('-') && flag.is_empty()).then(|| arg.clone());
+            args.push(if is_secret(&name, value) && !arg.contains("${") && last_flag.is_none() {
+                let variable = self.variable(if name.is_empty() { "secret" } else { &name });
+                let start = if flag.is_empty() { String::new() } else { format!("{flag}=") };
+                toml_string(&format!("{}${{{variable}}}", start.replace("${", "$${")))
+            } else {
+                self.value(&arg)
+            });
+        }
+        self.lines.extend((!args.is_empty()).then(|| format!("args = [{}]", args.join(", "))));
+        let env: Vec<String> = self
+            .table("env")
+            .iter()
+            .map(|(name, value)| format!("{} = {}", toml_key(name), self.setting(name, value, name)))
+            .collect();
+        self.lines.extend((!env.is_empty()).then(|| format!("env = {{ {} }}", env.join(", "))));
+        let passed: Vec<String> = self.list("env_vars").iter().map(|name| quote(name)).collect();
+        self.lines.extend((!passed.is_empty()).then(|| format!("pass_env = [{}]", passed.join(", "))));
+        if let Some(cwd) = self.keys.get("cwd").and_then(Value::as_str) {
+            let cwd = self.value(cwd);
+            self.lines.push(format!("cwd = {cwd}"));
+        }
+    }
+
+    fn read_address(&mut self, url: &str) {
+        let has_secret = |query: &str| {
+            query.split('&').filter_map(|pair| pair.split_once('=')).any(|(name, value)| is_secret(name, value))
+        };
+        let url = match url.split_once('?').filter(|(_, query)| !query.contains("${") && has_secret(query)) {
+            Some((address, _)) => {
+                let query = self.variable("secret_query");
+                self.value(&format!("{address}?${{{query}}}"))
+            }
+            None => self.value(url),
+        };
+        self.lines.push(format!("url = {url}"));
+        let mut headers = Vec::new();
+        let all = [self.table("headers"), self.table("http_headers")].concat();
+        for (name, value) in all {
+            match value.strip_prefix("Bearer ") {
+                Some(token) if name.eq_ignore_ascii_case("authorization") => {
+                    let token = self.setting("token", token, &format!("{}_token", self.name));
+                    self.lines.push(format!("auth = {{ type = \"bearer\", token = {token} }}"));
+                }
+                _ => {
+                    let variable = format!("{}_{name}", self.name);
+                    headers.push(format!("{} = {}", toml_key(&name), self.setting(&name, &value, &variable)));
+                }
+            }
+        }
+        for (name, variable) in self.table("env_http_headers") {
+            headers.push(format!("{} = {}", toml_key(&name), self.reference(&variable)));
+        }
+        self.lines.extend((!headers.is_empty()).then(|| format!("headers = {{ {} }}", headers.join(", "))));
+        if let Some(variable) = self.keys.get("bearer_token_env_var").and_then(Value::as_str) {
+            let token = self.reference(variable);
+            self.lines.push(format!("auth = {{ type = \"bearer\", token = {token} }}"));
+        }
+    }
+
+    /// The strings of a list.
+    fn list(&self, key: &str) -> Vec<String> {
+        let items = self.keys.get(key).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// The names and texts of a table.
+    fn table(&self, key: &str) -> Vec<(String, String)> {
+        let members = self.keys.get(key).and_then(Value::as_object).into_iter().flatten();
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        members.map(|(name, value)| (name.clone(), text(value))).collect()
+    }
+
+    /// The value of a variable or header, or a reference if it looks secret.
+    fn setting(&mut self, name: &str, value: &str, variable: &str) -> String {
+        match value.contains("${") || !is_secret(name, value) {
+            true => self.value(value),
+            false => self.reference(&variable_name(variable)),
+        }
+    }
+
+    fn reference(&mut self, variable: &str) -> String {
+        self.config.variables.insert(variable.to_owned());
+        format!("{{ env = {} }}", toml_string(variable))
+    }
+
+    /// A variable for a secret of this server.
+    fn variable(&mut self, name: &str) -> String {
+        let variable = variable_name(&format!("{}_{}", self.name, name.trim_start_matches('-')));
+        self.config.variables.insert(variable.clone());
+        variable
+    }
+
+    /// A text as a TOML string. References of other programs become ours: `${env:NAME}`, `${input:name}`.
+    fn value(&mut self, text: &str) -> String {
+        let (mut value, mut rest) = (String::new(), text);
+        while let Some((before, (inside, after))) =
+            rest.split_once("${").and_then(|(before, after)| Some((before, after.split_once('}')?)))
+        {
+            value += before;
+            let name = inside.strip_prefix("env:").unwrap_or(inside);
+            if inside == "workspaceFolder" {
+                value += ".";
+            } else if let Some(input) = inside.strip_prefix("input:") {
+                value += &format!("${{{}}}", self.variable(input));
+            } else {
+                let variable = name.split(":-").next().unwrap_or(name);
+                self.config.variables.extend((variable == name).then(|| name.to_owned()));
+                value += &format!("${{{name}}}");
+            }
+            rest = after;
+        }
+        toml_string(&(value + &rest.replace("${", "$${")))
+    }
+}
+
+fn quote(text: &str) -> String {
+    toml_string(&text.replace("${", "$${"))
+}
+
+/// The name of an environment variable.
+fn variable_name(text: &str) -> String {
+    let name: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
+}
+
+/// Whether a value is a secret, by its name or its looks.
+fn is_secret(name: &str, value: &str) -> bool {
+    const PREFIXES: [&str; 10] = ["sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "AIza", "eyJ", "hf_"];
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "_-+=.".contains(c);
+    let has = |test: fn(&char) -> bool| value.chars().any(|c| test(&c));
+    let is_random = has(char::is_ascii_digit)
+        && (has(char::is_ascii_uppercase) && has(char::is_ascii_lowercase) && value.len() >= 20
+            || value.len() >= 32 && value.chars().all(|c| c.is_ascii_hexdigit()));
+    !value.is_empty()
+        && (is_secret_setting(name)
+            || PREFIXES.iter().any(|prefix| value.starts_with(prefix))
+            || value.chars().all(is_token) && is_random)
+}

@@ -1,0 +1,81 @@
+//! MCP servers of other programs' configs.
+
+use serde_json::json;
+use toolhub_testkit::TempFolder;
+
+use crate::config::run_toolhub;
+
+/// The sections that a file becomes, and what is said about it.
+fn import(name: &str, text: &str) -> (String, String) {
+    let folder = TempFolder::new();
+    folder.write("toolhub.toml", "# mine\n");
+    folder.write(name, text);
+    let printed = run_toolhub(folder.path(), &["mcp", "import", name, "--dry-run"], &[]);
+    assert_eq!((printed.code, folder.read("toolhub.toml").as_str()), (0, "# mine\n"), "{}", printed.err);
+    let ran = run_toolhub(folder.path(), &["mcp", "import", name], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let config = folder.read("toolhub.toml");
+    assert_eq!(config.strip_prefix("# mine\n\n").map(str::trim_end), Some(printed.out.trim_end()));
+    (config, printed.err)
+}
+
+#[test]
+fn servers_of_other_programs_become_sections_without_their_secrets() {
+    let claude = json!({"mcpServers": {
+        "git hub": {"command": "npx", "args": ["-y", "server", "--api-key", "hunter22"], "env": {"GITHUB_TOKEN": "ghp_hunter22", "LEVEL": "3"}},
+        "web": {"type": "http", "url": "https://mcp.example/mcp", "headers": {"Authorization": "Bearer hunter22", "X-Team": "blue"}},
+        "old": {"url": "https://mcp.example/sse"},
+        "user": {"url": "https://ann:hunter22@mcp.example/mcp"},
+        "keyed": {"url": "https://mcp.example/mcp?api_key=hunter22", "disabled": true, "alwaysAllow": ["x"]},
+    }});
+    let code = json!({"servers": {"fs": {"command": "server", "args": ["${workspaceFolder}", "${input:api-token}", "${env:HOME}"]}}});
+    let codex = "[mcp_servers.docs]\nurl = \"https://docs.example/mcp\"\nbearer_token_env_var = \"DOCS_TOKEN\"\nstartup_timeout_sec = 20\nenabled_tools = [\"read\"]\n";
+    for (name, text, lines, notes) in [
+        (
+            "claude.json",
+            claude.to_string(),
+            &[
+                "[mcp_servers.git_hub]\ncommand = \"npx\"\nargs = [\"-y\", \"server\", \"--api-key\", \"${GIT_HUB_API_KEY}\"]\n",
+                "env = { GITHUB_TOKEN = { env = \"GITHUB_TOKEN\" }, LEVEL = \"3\" }\n",
+                "url = \"https://mcp.example/mcp\"\nauth = { type = \"bearer\", token = { env = \"WEB_TOKEN\" } }\nheaders = { X-Team = \"blue\" }\n",
+                "url = \"https://mcp.example/mcp?${KEYED_SECRET_QUERY}\"\nenabled = false\n",
+            ][..],
+            &[
+                "`old` was left out: it speaks HTTP+SSE",
+                "`user` was left out",
+                "`keyed`: ignored alwaysAllow",
+                "GITHUB_TOKEN, GIT_HUB_API_KEY",
+            ][..],
+        ),
+        ("mcp.json", code.to_string(), &["args = [\".\", \"${FS_API_TOKEN}\", \"${HOME}\"]\n"], &["FS_API_TOKEN"]),
+        (
+            "config.toml",
+            codex.to_owned(),
+            &[
+                "auth = { type = \"bearer\", token = { env = \"DOCS_TOKEN\" } }\ninclude = [\"read\"]\nstartup_timeout = \"20s\"\n",
+            ],
+            &["DOCS_TOKEN"],
+        ),
+    ] {
+        let (config, said) = import(name, &text);
+        assert!(lines.iter().all(|line| config.contains(line)), "{config}");
+        assert!(notes.iter().all(|note| said.contains(note)), "{said}");
+        assert!(!config.contains("hunter22") && !said.contains("hunter22"), "{config}{said}");
+    }
+}
+
+#[test]
+fn a_file_without_servers_and_a_name_that_exists_change_nothing() {
+    let folder = TempFolder::new();
+    let config = "[mcp_servers.fs]\ncommand = \"cat\"\n";
+    folder.write("toolhub.toml", config);
+    folder.write("same.json", "{\"mcpServers\": {\"fs\": {\"command\": \"cat\"}}}");
+    folder.write("none.json", "{\"theme\": \"dark\"}");
+    for (name, reason) in
+        [("same.json", "problem"), ("none.json", "has no MCP servers"), ("missing.json", "cannot import")]
+    {
+        let ran = run_toolhub(folder.path(), &["mcp", "import", name], &[]);
+        assert_eq!((ran.code, folder.read("toolhub.toml").as_str()), (2, config), "{}", ran.err);
+        assert!(ran.err.contains(reason), "{}", ran.err);
+    }
+}
