@@ -14,10 +14,13 @@ pub(super) fn print_serve(printer: &Printer, url: &str, daemon: &Daemon) {
     let tools = daemon.hub.list(&ToolFilter::default()).len();
     let source = daemon.files();
     let source = source.last().map_or_else(|| "no config file: defaults".to_owned(), |file| file.display().to_string());
-    printer.print(&format!("toolhub {} · {tools} tools · {source}", env!("CARGO_PKG_VERSION")));
+    let servers = daemon.hub.sources().len();
+    // Their tools are listed when they have connected.
+    let connecting = if servers > 0 { format!(" · {servers} MCP servers") } else { String::new() };
+    printer.print(&format!("toolhub {} · {tools} tools{connecting} · {source}", env!("CARGO_PKG_VERSION")));
     printer.print(&format!("  listening on {url}"));
     printer.print(&format!("  API page     {url}/docs"));
-    if tools == 0 {
+    if tools == 0 && servers == 0 {
         printer.print("  no tools configured; `toolhub init` creates a starter config");
     }
 }

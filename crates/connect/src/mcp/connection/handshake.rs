@@ -35,7 +35,7 @@ const MAX_NAME_CHARS: usize = 100;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     /// The program could not be started.
-    #[error(transparent)]
+    #[error("{}", start_text(.0))]
     Start(CommandError),
     /// The settings of the address are invalid.
     #[error("{0}")]
@@ -90,6 +90,16 @@ impl ConnectError {
     /// Whether a server that was asked in the legacy era may be one of the modern era: it refused, or speaks another version.
     pub(crate) fn suggests_modern(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Version { .. } | Self::InvalidAnswer | Self::Http { reached: true, .. })
+    }
+}
+
+/// The search path is not for everybody who may see the reason of a tool's status.
+fn start_text(error: &CommandError) -> String {
+    match error {
+        CommandError::NotInPath { program, .. } => {
+            format!("program `{program}` not found in PATH; install it, or use its absolute path as `command`")
+        }
+        other => other.to_string(),
     }
 }
 
