@@ -26,7 +26,7 @@ use toolhub_testkit::{TempFolder, soak};
 /// Tells the test binary to act as the hub to be killed, and its folder.
 const FOLDER_VARIABLE: &str = "TOOLHUB_GUARDED_HUB";
 /// How long processes may take to exit.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts a child in its process group, one that left the group, one that was forked twice, one that ignores SIGTERM, and one that
 /// runs another program; creates a file when all are running, then acts by its name.
