@@ -23,6 +23,10 @@ use crate::support_listener::{make_key, read_json, send_raw, settings_with_keys}
 /// Part of everything that tenant `a` has.
 const CANARY: &str = "canary-of-tenant-a";
 
+/// Everything that a key may do without affecting other tenants.
+const TENANT_SCOPES: [Scope; 5] =
+    [Scope::ToolsRead, Scope::ToolsCall, Scope::ApprovalsWrite, Scope::StateRead, Scope::StateWrite];
+
 /// Routes that create resources of the caller's own under any given name. For all others, another tenant's resource
 /// does not exist.
 const CREATES_OWN_RESOURCE: [(&str, &str); 4] = [
@@ -87,8 +91,8 @@ async fn two_tenants() -> TwoTenants {
     let mut run = agents.send(&a, &ThreadId::new("t-a").unwrap(), CANARY).await.unwrap();
     assert_eq!(run.wait_ended().await.status, RunStatus::Completed);
     let resources = [
-        make_key("a", "a", &Scope::ALL[..5]),
-        make_key("b", "b", &Scope::ALL[..5]),
+        make_key("a", "a", &TENANT_SCOPES),
+        make_key("b", "b", &TENANT_SCOPES),
         make_key("b-admin", "b", &[Scope::Admin]),
     ];
     let keys = resources.iter().map(|(setting, text)| (setting.name.clone(), text.clone())).collect();
