@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use toolhub_core::{Effect, Outcome, ToolHub, events::EventKind, ids::Tenant, testing::EventRecorder};
+use toolhub_core::{Effect, Outcome, Policy, ToolHub, events::EventKind, ids::Tenant, testing::EventRecorder};
 use toolhub_testkit::soak;
 
 use super::{TestServer, connected, text, tools, wait_connected, wait_for};
@@ -20,10 +20,14 @@ const CALLS: usize = 100;
 /// Calls that each append their number to a ledger. The server is killed when some of them have ended.
 #[tokio::test]
 async fn a_server_killed_during_calls_leaves_one_outcome_for_each_and_no_effect_twice() {
-    let server = TestServer::new(&tools(&["append", "pid"]));
+    let mut list = tools(&["append", "pid"]);
+    // The server denies that it is read-only: a failed call may have had its effect.
+    list[0]["annotations"] = json!({"readOnlyHint": false});
+    let server = TestServer::new(&list);
     let ledger = server.folder.join("ledger");
     fs::write(&ledger, "").unwrap();
-    let hub = connected(server.server().env("LEDGER", ledger.to_string_lossy())).await;
+    let allowed = Policy { confirm: Some(false), ..Policy::default() };
+    let hub = connected(server.server().policy(allowed).env("LEDGER", ledger.to_string_lossy())).await;
     for round in 0..soak(3, 20) {
         wait_connected(&hub).await;
         let pid = text(&hub, "t__pid", json!({})).await;
