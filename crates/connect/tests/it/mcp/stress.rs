@@ -28,7 +28,7 @@ async fn a_server_killed_during_calls_leaves_one_outcome_for_each_and_no_effect_
     fs::write(&ledger, "").unwrap();
     let allowed = Policy { confirm: Some(false), ..Policy::default() };
     let hub = connected(server.server().policy(allowed).env("LEDGER", ledger.to_string_lossy())).await;
-    for round in 0..soak(3, 20) {
+    for round in 0..soak(3, 6) {
         wait_connected(&hub).await;
         let pid = text(&hub, "t__pid", json!({})).await;
         let numbers: Vec<usize> = (0..CALLS).map(|call| round * CALLS + call).collect();
