@@ -296,7 +296,7 @@ mod tests {
 
     /// A proxy sends requests of several keys on one HTTP/2 connection.
     #[tokio::test]
-    async fn a_stream_counts_for_the_key_of_its_request_whoever_used_the_connection_last() {
+    async fn a_stream_counts_for_the_key_of_its_own_request_on_a_shared_connection() {
         let connections = Connections::new(&Limits { connections: 4, ..Limits::default() });
         let conn = connections.register([192, 0, 2, 1].into()).unwrap().conn.clone();
         let key = |name: &str| Holder::Key(Tenant::default(), Caller::new(name).unwrap());

@@ -78,7 +78,7 @@ async fn wait_for_exit(pid: &str) {
     .await;
 }
 
-async fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let start = tokio::time::Instant::now();
     loop {
         if let Some(value) = poll() {

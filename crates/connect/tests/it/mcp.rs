@@ -13,6 +13,8 @@ use toolhub_connect::mcp::{McpServer, McpSource};
 use toolhub_core::{HubBuilder, SourceConnection, SourceInfo, StatusScope, ToolHub, status::ToolStatus};
 use toolhub_testkit::TempFolder;
 
+use crate::command::wait_for;
+
 /// Generous timeout; only a failing test waits this long.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -97,15 +99,4 @@ async fn shared_status(hub: &ToolHub, tool: &str) -> ToolStatus {
 
 fn names(hub: &ToolHub) -> Vec<String> {
     hub.list(&Default::default()).iter().map(|tool| tool.definition.name.to_string()).collect()
-}
-
-async fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
-    let start = tokio::time::Instant::now();
-    loop {
-        if let Some(value) = poll() {
-            return value;
-        }
-        assert!(start.elapsed() < WAIT_TIMEOUT, "timed out waiting for {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

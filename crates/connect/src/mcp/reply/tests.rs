@@ -53,7 +53,7 @@ fn every_kind_of_block_passes() {
     ]);
     check(json!({ "content": blocks }), json!("a\nb"), blocks.clone());
     let mut annotated = blocks.clone();
-    annotated[0]["annotations"] = json!({"audience": ["nobody"], "priority": "high"});
+    annotated[0]["annotations"] = json!({"audience": ["unknown"], "priority": "high"});
     annotated[1]["_meta"] = json!([1]);
     annotated[1]["data"] = json!("aG\r\nk=");
     annotated[2]["data"] = json!("aGk");
