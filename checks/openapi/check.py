@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -80,7 +81,7 @@ def operations(document):
 def climbs(tool, given):
     """Whether a path argument has the segment `.` or `..`, which is refused whatever its schema allows."""
     values = [given.get(one["argument"]) for one in tool["parameters"] if one["place"] == "path"]
-    return any(segment in (".", "..") for value in values for segment in str(value).split("/"))
+    return any(segment in (".", "..") for value in values for segment in re.split(r"[/\\]", str(value)))
 
 
 def spread(tools, wanted):
