@@ -5,9 +5,9 @@ use std::fmt;
 use crate::{
     events::Subscription,
     execution::{CallContext, Job, Tool},
-    handler::{Instance, JsonState, SharedInstance, State},
+    handler::{Instance, JsonState, SharedInstanceGuard, State},
     hub::{
-        BatchRequest, CallHandle, CallRequest, HubBuilder, InstanceGuard, SharedInstanceGuard, SourceHandle,
+        BatchRequest, CallHandle, CallRequest, HubBuilder, InstanceGuard, SourceHandle,
         ThreadContext, Threads, ToolHub,
     },
     registry::{Registry, ToolBuilder, Tools},
@@ -56,7 +56,7 @@ impl<I: Instance> fmt::Debug for InstanceGuard<I> {
     }
 }
 
-impl<I: SharedInstance> fmt::Debug for SharedInstanceGuard<I> {
+impl<I: Send + Sync + 'static> fmt::Debug for SharedInstanceGuard<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedInstanceGuard").finish_non_exhaustive()
     }

@@ -27,7 +27,7 @@ pub use function::{Handler, Parameters, tool};
 pub use instance::{Instance, instance};
 pub use json::{JsonReply, LegacyResult, dynamic, dynamic_stateful, legacy_stateful};
 pub use json_state::JsonState;
-pub use shared_instance::{SharedInstance, shared_instance};
+pub use shared_instance::{SharedInstance, SharedInstanceGuard, shared_instance};
 pub use stateful::{StatefulTool, stateful};
 pub use typed_state::State;
 

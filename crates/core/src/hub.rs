@@ -48,7 +48,7 @@ pub use sources::{
     SourceToolState, ToolSource,
 };
 pub use status::{StatusScope, ToolStatusInfo};
-pub use thread_context::{InstanceGuard, SharedInstanceGuard, ThreadContext, Threads};
+pub use thread_context::{InstanceGuard, ThreadContext, Threads};
 pub use threads::ThreadError;
 
 use crate::{

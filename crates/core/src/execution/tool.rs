@@ -11,7 +11,7 @@ use crate::{
     approvals::ToolVersion,
     hooks::Hook,
     link::Link,
-    registration::{RegisteredTool, Registration},
+    registration::Registration,
     scheduler::ToolRuntime,
     services::Services,
 };
@@ -47,7 +47,7 @@ pub struct Tool {
     pub(crate) fingerprint: String,
     /// The states it checks out, and their rules.
     pub(crate) state: StateSettings,
-    /// The name of the state whose kind `connection` describes its connection: of stateful and REST tools.
+    /// The name of the state whose kind `connection` describes its connection: of stateful, REST and MCP tools.
     pub(crate) connection: Option<StateName>,
     /// Why it is disabled by its definition, if it is.
     pub(crate) disabled: Option<Box<str>>,
@@ -93,11 +93,6 @@ impl Tool {
     #[must_use]
     pub fn states(&self) -> &[StateName] {
         &self.state.names
-    }
-
-    /// The key under which the instance pool knows it.
-    pub(crate) fn as_registered(&self) -> RegisteredTool<'_> {
-        RegisteredTool { name: &self.definition.name, registration: &self.registration }
     }
 
     /// The version that approvals and grants are bound to.

@@ -80,11 +80,8 @@ pub(super) fn acquire_cell<T: Send + 'static>(
     let thread = context.thread().ok_or_else(|| internal("an instance needs a thread"))?;
     let owner = ThreadKey::new(context.tenant(), thread);
     let envelope = context.envelope();
-    let lease =
-        context
-            .services()
-            .instances
-            .acquire(&owner, (envelope.tool.as_registered(), envelope.call.from_offer), || InstanceCell::new(close));
+    let tool = (&envelope.tool.registration, envelope.call.from_offer);
+    let lease = context.services().instances.acquire(&owner, tool, || InstanceCell::new(close));
     let cell = lease.cell().ok_or_else(|| internal("the instance cell belongs to a tool of another type"))?;
     Ok((lease, cell))
 }
@@ -115,11 +112,15 @@ where
         cell: &InstanceCell<I>,
         context: &CallContext,
     ) -> Result<I, ToolError> {
-        if let Some(live) = cell.take() {
-            return Ok(live);
-        }
-        let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
-        lease.mark_created(context.hold_session());
+        let live = match cell.take() {
+            Some(live) => live,
+            None => {
+                let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
+                lease.mark_created();
+                live
+            }
+        };
+        lease.hold_connection(context.tool(), || context.hold_session());
         Ok(live)
     }
 

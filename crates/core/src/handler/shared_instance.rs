@@ -2,7 +2,7 @@
 //!
 //! In: a factory. Out: an executor that creates one instance in each thread on first use, and shares it among the thread's calls.
 
-use std::{future::Future, marker::PhantomData, sync::Arc};
+use std::{future::Future, marker::PhantomData, ops::Deref, sync::Arc};
 
 use futures_core::future::BoxFuture;
 use serde::Serialize;
@@ -68,6 +68,17 @@ struct SharedInstanceExecutor<F, I> {
     instance_type: PhantomData<fn() -> I>,
 }
 
+impl<F, Fut, I> SharedInstanceExecutor<F, I>
+where
+    F: Fn(CallContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
+    I: SharedInstance,
+{
+    async fn get_or_create(&self, context: &CallContext) -> Result<SharedInstanceGuard<I>, ToolError> {
+        context.shared_instance(|| (self.factory)(context.clone()), |live| Box::pin(close(live))).await
+    }
+}
+
 async fn close<I: SharedInstance>(live: Arc<I>) {
     // No call holds a lease, so this is the last reference, unless the instance has cloned its own `Arc`.
     if let Some(live) = Arc::into_inner(live) {
@@ -75,56 +86,83 @@ async fn close<I: SharedInstance>(live: Arc<I>) {
     }
 }
 
-impl<F, Fut, I> SharedInstanceExecutor<F, I>
-where
-    F: Fn(CallContext) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<I, ToolError>> + Send + 'static,
-    I: SharedInstance,
-{
-    /// A reference to the instance. The first call creates it while the others wait.
-    async fn get_or_create(
+impl CallContext {
+    /// The instance that concurrent calls of the tool share in the thread of the call, for an executor whose tools need a thread.
+    /// `create` makes it if there is none, while other calls wait; `close` closes it when it is idle, or with its thread or its
+    /// tool.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub async fn shared_instance<I, Fut>(
         &self,
-        lease: &InstanceLease,
-        cell: &InstanceCell<Arc<I>>,
-        context: &CallContext,
-    ) -> Result<Arc<I>, ToolError> {
-        if let Some(live) = cell.get_shared() {
-            return Ok(live);
-        }
-        let create = async {
-            let _lock = cell.lock_exclusive().await;
-            if let Some(live) = cell.get_shared() {
-                return Ok(live);
-            }
-            let live = (self.factory)(context.clone()).await.map_err(|error| error.effect(Effect::None))?;
-            let live = Arc::new(live);
-            cell.put(live.clone());
-            lease.mark_created(context.hold_session());
-            Ok(live)
+        create: impl FnOnce() -> Fut,
+        close: fn(Arc<I>) -> BoxFuture<'static, ()>,
+    ) -> Result<SharedInstanceGuard<I>, ToolError>
+    where
+        I: Send + Sync + 'static,
+        Fut: Future<Output = Result<I, ToolError>>,
+    {
+        let (lease, cell) = acquire_cell(self, close)?;
+        let live = match cell.get_shared() {
+            Some(live) => live,
+            None => run_exclusive(&lease, create_once(&lease, &cell, create)).await??,
         };
-        run_exclusive(lease, create).await?
+        lease.hold_connection(self.tool(), || self.hold_session());
+        Ok(SharedInstanceGuard::new(live, lease, cell))
     }
 }
 
-/// Discards the instance if its call panics.
-struct DiscardOnPanic<'a, I: Send + Sync + 'static> {
-    lease: &'a InstanceLease,
-    cell: &'a InstanceCell<Arc<I>>,
-    live: Arc<I>,
+async fn create_once<I, Fut>(
+    lease: &InstanceLease,
+    cell: &InstanceCell<Arc<I>>,
+    create: impl FnOnce() -> Fut,
+) -> Result<Arc<I>, ToolError>
+where
+    I: Send + Sync + 'static,
+    Fut: Future<Output = Result<I, ToolError>>,
+{
+    let _lock = cell.lock_exclusive().await;
+    if let Some(live) = cell.get_shared() {
+        return Ok(live);
+    }
+    let live = Arc::new(create().await.map_err(|error| error.effect(Effect::None))?);
+    cell.put(live.clone());
+    lease.mark_created();
+    Ok(live)
 }
 
-impl<I: Send + Sync + 'static> DiscardOnPanic<'_, I> {
-    fn discard(&self) {
-        if self.cell.discard(&self.live) {
-            self.lease.mark_lost(CRASHED);
+/// A reference to a shared instance, which is not closed while this exists.
+pub struct SharedInstanceGuard<I: Send + Sync + 'static> {
+    instance: Arc<I>,
+    lease: InstanceLease,
+    cell: Arc<InstanceCell<Arc<I>>>,
+}
+
+impl<I: Send + Sync + 'static> SharedInstanceGuard<I> {
+    pub(crate) fn new(instance: Arc<I>, lease: InstanceLease, cell: Arc<InstanceCell<Arc<I>>>) -> Self {
+        Self { instance, lease, cell }
+    }
+
+    /// Drops the instance without closing it, so that the next call makes a new one. `reason` is for the event.
+    pub fn discard(&self, reason: &'static str) {
+        if self.cell.discard(&self.instance) {
+            self.lease.mark_lost(reason);
         }
     }
 }
 
-impl<I: Send + Sync + 'static> Drop for DiscardOnPanic<'_, I> {
+impl<I: Send + Sync + 'static> Deref for SharedInstanceGuard<I> {
+    type Target = I;
+    fn deref(&self) -> &I {
+        &self.instance
+    }
+}
+
+impl<I: Send + Sync + 'static> Drop for SharedInstanceGuard<I> {
+    /// It may be in an inconsistent state after a panic.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.discard();
+            self.discard(CRASHED);
         }
     }
 }
@@ -138,22 +176,17 @@ where
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let arguments = parse_arguments(job.arguments)?;
-            let (lease, cell) = acquire_cell(job.context, |live: Arc<I>| Box::pin(close(live)))?;
-            let live = self.get_or_create(&lease, &cell, job.context).await?;
-            let guard = DiscardOnPanic { lease: &lease, cell: &cell, live };
-            let result = guard.live.call(arguments, job.context).await;
+            let live = self.get_or_create(job.context).await?;
+            let result = live.call(arguments, job.context).await;
             if matches!(&result, Err(error) if error.kind() == ErrorKind::Crashed) {
-                guard.discard();
+                live.discard(CRASHED);
             }
             to_reply(result?)
         })
     }
 
     fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
-        Box::pin(async move {
-            let (lease, cell) = acquire_cell(context, |live: Arc<I>| Box::pin(close(live)))?;
-            self.get_or_create(&lease, &cell, context).await.map(|_| ())
-        })
+        Box::pin(async move { self.get_or_create(context).await.map(drop) })
     }
 
     fn needs_thread(&self) -> bool {

@@ -12,7 +12,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::ToolHub;
 use crate::{
-    handler::{Instance, SharedInstance},
+    handler::{Instance, SharedInstance, SharedInstanceGuard},
     reentrancy,
     threads::{InstanceCell, InstanceInfo, InstanceLease},
 };
@@ -83,7 +83,7 @@ impl ThreadContext {
         for _ in 0..MAX_ATTEMPTS {
             let (lease, cell) = self.lease::<Arc<I>>(tool).await?;
             if let Some(instance) = cell.get_shared() {
-                return Ok(SharedInstanceGuard { instance, _lease: lease });
+                return Ok(SharedInstanceGuard::new(instance, lease, cell));
             }
         }
         Err(closed_meanwhile(tool))
@@ -181,18 +181,5 @@ impl<I: Instance> Drop for InstanceGuard<I> {
         } else {
             self.cell.put(instance);
         }
-    }
-}
-
-/// A reference to a shared instance, which is not closed while this exists.
-pub struct SharedInstanceGuard<I: SharedInstance> {
-    instance: Arc<I>,
-    _lease: InstanceLease,
-}
-
-impl<I: SharedInstance> Deref for SharedInstanceGuard<I> {
-    type Target = I;
-    fn deref(&self) -> &I {
-        &self.instance
     }
 }

@@ -15,7 +15,7 @@ use super::{RegistryError, reserved_names};
 use crate::{
     execution::{Executor, Tool},
     hooks::Hook,
-    registration::Registration,
+    registration::{InstanceGroup, Registration},
     scheduler::Scheduler,
     services::Services,
 };
@@ -51,6 +51,7 @@ pub struct ToolBuilder {
     disabled: Option<Box<str>>,
     pending_approval: Option<Box<str>>,
     executor: Option<Arc<dyn Executor>>,
+    instance_group: Option<InstanceGroup>,
 }
 
 /// The schema of the output; `build` checks one that is not compiled.
@@ -90,6 +91,7 @@ impl ToolBuilder {
             disabled: None,
             pending_approval: None,
             executor: None,
+            instance_group: None,
         }
     }
 
@@ -262,6 +264,12 @@ impl ToolBuilder {
         self
     }
 
+    /// Shares its instances with the other tools of a group. Default: it has its own.
+    pub fn instance_group(mut self, group: &InstanceGroup) -> Self {
+        self.instance_group = Some(group.clone());
+        self
+    }
+
     pub(crate) fn inferred_schema(mut self, schema: Value) -> Self {
         self.inferred_schema = Some(schema);
         self
@@ -365,7 +373,7 @@ impl ToolBuilder {
         }
         let hooks = context.hooks.iter().filter(|(tools, _)| tools.matches(&definition.name));
         Ok(Tool {
-            registration: Registration::default(),
+            registration: Registration::new(&definition.name, self.instance_group),
             // The registry applies its policies when it adds the tool.
             limits: Limits::default(),
             gate: Gate::default(),

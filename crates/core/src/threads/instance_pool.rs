@@ -1,4 +1,4 @@
-//! Pool of live tool instances, one per (thread, tool), and their orderly close.
+//! Pool of live tool instances, one per thread and tool or group of tools, and their orderly close.
 //!
 //! In: a call's thread and tool. Out: a lease on the instance slot, released on drop. Every eviction closes the
 //! instance in a separate task with a timeout and emits an event. `pool_state.rs` decides which instances are evicted.
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     events::Events,
     reentrancy,
-    registration::{RegisteredTool, Registration},
+    registration::Registration,
 };
 use toolhub_state::ConnectionHold;
 use toolhub_storage::clock::Clock;
@@ -61,7 +61,7 @@ impl InstancePool {
     pub(crate) fn acquire<T: Send + 'static>(
         self: &Arc<Self>,
         owner: &ThreadKey,
-        (tool, from_offer): (RegisteredTool<'_>, bool),
+        (tool, from_offer): (&Registration, bool),
         new_cell: impl FnOnce() -> InstanceCell<T>,
     ) -> InstanceLease {
         let (id, slot) = self.lock().acquire(owner, (tool, from_offer), self.clock.instant(), || Arc::new(new_cell()));
@@ -102,7 +102,7 @@ impl InstancePool {
         self.close_matching(SlotSelector::Thread(owner, tool), reason).await
     }
 
-    /// Closes the instances of this registration of a tool, in every thread.
+    /// Closes the instances of a tool that was removed or replaced, in every thread, unless other tools use them.
     pub(crate) async fn close_tool_instances(&self, tool: &Registration, reason: &'static str) {
         self.close_matching(SlotSelector::Tool(tool), reason).await;
     }
@@ -156,7 +156,7 @@ async fn close_instance(slot: Arc<InstanceSlot>, reason: &'static str, events: E
         if !matches!(AssertUnwindSafe(bounded).catch_unwind().await, Ok(true)) {
             tracing::warn!(tool = %slot.tool, "closing a tool instance panicked or timed out");
         }
-        slot.set_connection(None);
+        slot.release_connections();
         emit_executor_cleaned(&slot, reason, &events, &*clock);
     }
 }
@@ -202,16 +202,20 @@ impl InstanceLease {
         slot
     }
 
-    /// Records that an instance was created in this slot, and holds its connection. Evicts others that exceed the limits.
-    pub(crate) fn mark_created(&self, connection: Option<ConnectionHold>) {
-        self.slot.set_connection(connection);
+    /// Records that an instance was created in this slot. Evicts others that exceed the limits.
+    pub(crate) fn mark_created(&self) {
         let evicted = self.pool.lock().instance_created(self.id, self.pool.clock.now());
         self.pool.spawn_closes(evicted);
     }
 
+    /// Holds the connection of a tool that uses the instance, for as long as it lives.
+    pub(crate) fn hold_connection(&self, tool: &ToolName, hold: impl FnOnce() -> Option<ConnectionHold>) {
+        self.slot.hold_connection(tool, hold);
+    }
+
     /// Records that the instance was dropped without a close.
     pub(crate) fn mark_lost(&self, reason: &'static str) {
-        self.slot.set_connection(None);
+        self.slot.release_connections();
         self.pool.lock().instance_lost(self.id);
         self.pool.emit_cleaned(&self.slot, reason);
     }

@@ -1,4 +1,4 @@
-//! The slot of one tool's instance in one thread.
+//! The slot of an instance in one thread: of one tool, or of a group of tools that share it.
 //!
 //! In: an instance of any type. Out: a cell to take it from and to put it back into, and its close. `pool_state.rs`
 //! decides who uses a slot and when it is evicted.
@@ -12,35 +12,42 @@ use futures_core::future::BoxFuture;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
 
-use crate::registration::Registration;
+use crate::registration::InstanceGroup;
 use toolhub_state::ConnectionHold;
 use toolhub_types::{ids::ThreadKey, tool::ToolName};
 
-/// The slot of one tool's instance in one thread.
+/// The slot of an instance in one thread.
 pub(crate) struct InstanceSlot {
     pub(super) owner: ThreadKey,
+    /// The tool whose call made the slot.
     pub(super) tool: ToolName,
-    /// The registration whose factory creates the instance. A tool that is registered later with the same name is a
-    /// different one and gets its own slot.
-    pub(super) registration: Registration,
+    /// The tools that use the instance. Unless it shares its instances, a tool that is registered later with the same name is
+    /// a different one and gets its own slot.
+    pub(super) group: InstanceGroup,
     pub(super) cell: Arc<dyn AnyInstance>,
-    /// Marks the connection of the tool as active while there is an instance.
-    pub(super) connection: Mutex<Option<ConnectionHold>>,
+    /// Mark the connections of the tools that have used the instance as active while there is one.
+    pub(super) connections: Mutex<Vec<(ToolName, ConnectionHold)>>,
     /// Cancelled when the instance is closed, or when there was none.
     pub(super) closed: CancellationToken,
 }
 
 impl InstanceSlot {
-    /// Replaces the hold on the connection; `None` when the instance is gone.
-    pub(super) fn set_connection(&self, connection: Option<ConnectionHold>) {
-        let before =
-            std::mem::replace(&mut *self.connection.lock().unwrap_or_else(PoisonError::into_inner), connection);
-        drop(before);
+    /// Holds the connection of a tool that uses the instance, unless it is held already.
+    pub(super) fn hold_connection(&self, tool: &ToolName, hold: impl FnOnce() -> Option<ConnectionHold>) {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if !connections.iter().any(|(holder, _)| holder == tool) {
+            connections.extend(hold().map(|hold| (tool.clone(), hold)));
+        }
+    }
+
+    /// Releases the connections: the instance is gone.
+    pub(super) fn release_connections(&self) {
+        drop(std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner)));
     }
 
     /// Whether it belongs to a tool of this name.
     pub(super) fn is_for_tool(&self, tool: &str) -> bool {
-        self.tool.as_str() == tool
+        self.tool.as_str() == tool || self.group.has_tool(tool)
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     InstanceInfo,
     instance_slot::{AnyInstance, InstanceSlot},
 };
-use crate::registration::{RegisteredTool, Registration};
+use crate::registration::Registration;
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
@@ -31,7 +31,7 @@ pub(crate) struct InstanceLimits {
 pub(super) enum SlotSelector<'a> {
     /// Those of a thread, of one tool or of all.
     Thread(&'a ThreadKey, Option<&'a str>),
-    /// Those of one registration of a tool, in every thread.
+    /// Those that no tool uses once this registration is gone, in every thread.
     Tool(&'a Registration),
     /// All slots.
     All,
@@ -76,14 +76,13 @@ impl PoolState {
     pub(super) fn acquire(
         &mut self,
         owner: &ThreadKey,
-        (tool, from_offer): (RegisteredTool<'_>, bool),
+        (tool, from_offer): (&Registration, bool),
         now: Instant,
         new_cell: impl FnOnce() -> Arc<dyn AnyInstance>,
     ) -> (u64, Arc<InstanceSlot>) {
         let found = self.threads.get(owner).and_then(|ids| {
-            let is_for_registration =
-                |id: &&u64| self.slots.get(id).is_some_and(|entry| entry.slot.registration == *tool.registration);
-            ids.iter().find(is_for_registration).copied()
+            let is_for_tool = |id: &&u64| self.slots.get(id).is_some_and(|entry| entry.slot.group == *tool.instances());
+            ids.iter().find(is_for_tool).copied()
         });
         let id = found.unwrap_or_else(|| self.add(owner, (tool, from_offer), new_cell(), now));
         (id, self.add_user(id))
@@ -111,18 +110,17 @@ impl PoolState {
     fn add(
         &mut self,
         owner: &ThreadKey,
-        (tool, from_offer): (RegisteredTool<'_>, bool),
+        (tool, from_offer): (&Registration, bool),
         cell: Arc<dyn AnyInstance>,
         now: Instant,
     ) -> u64 {
         self.next_id += 1;
-        let (owner, name) = (owner.clone(), tool.name.clone());
+        let (owner, tool, group) = (owner.clone(), tool.tool().clone(), tool.instances().clone());
         self.threads.entry(owner.clone()).or_default().push(self.next_id);
-        let registration = tool.registration.clone();
         // A call that waited while its tool was removed may still create an instance; it is evicted when the call ends.
-        let evict_reason = (registration.is_retired() && !from_offer).then_some("the tool was removed");
-        let (connection, closed) = (Mutex::default(), CancellationToken::new());
-        let slot = Arc::new(InstanceSlot { owner, tool: name, registration, cell, connection, closed });
+        let evict_reason = (group.is_empty() && !from_offer).then_some("the tool was removed");
+        let (connections, closed) = (Mutex::default(), CancellationToken::new());
+        let slot = Arc::new(InstanceSlot { owner, tool, group, cell, connections, closed });
         let entry = SlotEntry { slot, users: 0, created_at: None, last_used: now, lru_key: None, evict_reason };
         self.slots.insert(self.next_id, entry);
         if evict_reason.is_some() {
@@ -189,7 +187,8 @@ impl PoolState {
             }
             SlotSelector::Tool(registration) => {
                 registration.retire();
-                self.find_slots(|slot| slot.registration == *registration)
+                let group = registration.instances();
+                if group.is_empty() { self.find_slots(|slot| slot.group == *group) } else { Vec::new() }
             }
             SlotSelector::All => self.find_slots(|_| true),
         };

@@ -32,6 +32,7 @@ mod faulty_store;
 mod gated_tool;
 mod hooks;
 mod idempotency;
+mod instance_groups;
 mod instance_lifecycle;
 mod instances;
 mod intercepted_store;
