@@ -7,8 +7,7 @@ use crate::{
     execution::{CallContext, Job, Tool},
     handler::{Instance, JsonState, SharedInstanceGuard, State},
     hub::{
-        BatchRequest, CallHandle, CallRequest, HubBuilder, InstanceGuard, SourceHandle,
-        ThreadContext, Threads, ToolHub,
+        BatchRequest, CallHandle, CallRequest, HubBuilder, InstanceGuard, SourceHandle, ThreadContext, Threads, ToolHub,
     },
     registry::{Registry, ToolBuilder, Tools},
 };

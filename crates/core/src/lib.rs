@@ -49,16 +49,16 @@ pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, Job, Reply, Tool
 pub use futures_core::Stream;
 pub use handler::{
     Arguments, BlockingHandler, FromCall, Handler, Instance, JsonReply, JsonState, LegacyResult, NoArguments,
-    Parameters, Shared, SharedInstance, SharedInstanceGuard, State, StatefulTool, blocking, dynamic, dynamic_stateful, instance,
-    legacy_stateful, shared_instance, stateful, tool,
+    Parameters, Shared, SharedInstance, SharedInstanceGuard, State, StatefulTool, blocking, dynamic, dynamic_stateful,
+    instance, legacy_stateful, shared_instance, stateful, tool,
 };
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
     BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionChange,
     DependencyStatus, DuplicateSource, Explanation, HubBuilder, HubChange, InstanceGuard, Offer, OfferOptions,
-    RateQuota, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus,
-    SourceTool, SourceToolState, StatusDetails, StatusScope, ThreadContext, ThreadError, Threads, ToolHub, ToolSource,
-    ToolStatusDetails, ToolStatusInfo,
+    RateQuota, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState,
+    StatusDetails, StatusScope, ThreadContext, ThreadError, Threads, ToolHub, ToolSource, ToolStatusDetails,
+    ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};

@@ -8,11 +8,7 @@ use smol_str::SmolStr;
 
 use super::Executor;
 use crate::{
-    approvals::ToolVersion,
-    hooks::Hook,
-    link::Link,
-    registration::Registration,
-    scheduler::ToolRuntime,
+    approvals::ToolVersion, hooks::Hook, link::Link, registration::Registration, scheduler::ToolRuntime,
     services::Services,
 };
 use toolhub_schema::schema::Schema;

@@ -18,11 +18,7 @@ use super::{
     instance_slot::{InstanceCell, InstanceSlot},
     pool_state::{EvictedSlot, PoolState, SlotSelector},
 };
-use crate::{
-    events::Events,
-    reentrancy,
-    registration::Registration,
-};
+use crate::{events::Events, reentrancy, registration::Registration};
 use toolhub_state::ConnectionHold;
 use toolhub_storage::clock::Clock;
 use toolhub_types::{error::ToolError, event_kind::EventKind, ids::ThreadKey, tool::ToolName};
