@@ -11,7 +11,7 @@ mod slot;
 mod tool;
 
 pub(crate) use context::AttemptTimes;
-pub use context::{CallContext, HeldSlot};
+pub use context::{CallContext, HeldSlot, INPUT_TIMEOUT};
 pub(crate) use envelope::{CallEnvelope, Extras};
 pub use executor::{BoxFuture, Executor, Job, Reply};
 pub(crate) use slot::{CallSlot, WeakSlot};

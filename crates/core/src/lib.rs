@@ -44,8 +44,8 @@ mod threads;
 pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Grant, GrantScope};
 pub use artifact::Artifact;
 pub use batched_records::JournalStats;
-pub use call::{CallReceipt, ReportError};
-pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, Job, Reply, Tool};
+pub use call::{CallReceipt, InputError, InputHandler, InputKind, InputRequest, ReportError};
+pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, INPUT_TIMEOUT, Job, Reply, Tool};
 pub use futures_core::Stream;
 pub use handler::{
     Arguments, BlockingHandler, FromCall, Handler, Instance, JsonReply, JsonState, LegacyResult, NoArguments,
@@ -90,7 +90,7 @@ pub use toolhub_types::{
         AnnotationMatch, ArgumentMatch, Decision, Glob, Limits, OnExcess, Policy, PolicyError, RateLimit, RateScope,
         Retry, Rule, RuleError,
     },
-    progress::Progress,
+    progress::{CallUpdate, LogLine, Progress},
     state_config::{
         BusinessStateConfig, ConflictResolution, ConnectionStateConfig, FormatError, ManagerType, PersistenceFormat,
         StateManagerConfig,

@@ -1,5 +1,7 @@
 //! The kinds of events, each with its name and payload.
 
+mod names;
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -215,6 +217,26 @@ pub enum EventKind {
         /// The completed fraction from 0 to 1, if the tool knows it.
         #[serde(skip_serializing_if = "Option::is_none")]
         fraction: Option<f64>,
+        /// How much is done, in a unit of the tool.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        done: Option<f64>,
+        /// How much there is to do, in the same unit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total: Option<f64>,
+    },
+    /// `call.log`: a running tool logs a line.
+    CallLog {
+        /// The call.
+        call_id: CallId,
+        /// The agent run the call belongs to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<RunId>,
+        /// The tool.
+        tool_name: ToolName,
+        /// The level, as the tool names it.
+        level: String,
+        /// The text.
+        message: String,
     },
     /// `run.started`: an agent started to work on a message.
     RunStarted {
@@ -305,103 +327,4 @@ pub enum EventKind {
     },
     /// `stream.reset`: this subscriber fell behind and missed events.
     StreamReset,
-}
-
-impl EventKind {
-    /// The names of all events, in the order of the variants.
-    pub const NAMES: [&'static str; 27] = [
-        "tool.registered",
-        "tool.unregistered",
-        "hub.initialized",
-        "hub.cleared",
-        "tool.execution.started",
-        "tool.execution.completed",
-        "tool.execution.failed",
-        "tool.executed",
-        "tool.failed",
-        "tool.status.changed",
-        "tool.availability.changed",
-        "tool.rebind.required",
-        "tool.executor.cleaned",
-        "tool.executor.exported",
-        "approval.requested",
-        "approval.resolved",
-        "call.progress",
-        "run.started",
-        "run.completed",
-        "run.failed",
-        "message.delta",
-        "message.completed",
-        "thread.swept",
-        "config.reloaded",
-        "mcp.server.connected",
-        "mcp.server.disconnected",
-        "stream.reset",
-    ];
-
-    /// Whether the event is stored, so that a subscriber can resume after it. Events of calls are not: the journal has them.
-    pub fn is_persisted(&self) -> bool {
-        matches!(
-            self,
-            Self::StatusChanged { .. }
-                | Self::ApprovalRequested { .. }
-                | Self::ApprovalResolved { .. }
-                | Self::ConfigReloaded { .. }
-                | Self::ServerConnected { .. }
-                | Self::ServerDisconnected { .. }
-        )
-    }
-
-    /// The agent run the event belongs to.
-    #[must_use]
-    pub fn run_id(&self) -> Option<RunId> {
-        match self {
-            Self::ExecutionStarted { run_id, .. }
-            | Self::ExecutionCompleted { run_id, .. }
-            | Self::ExecutionFailed { run_id, .. }
-            | Self::ApprovalRequested { run_id, .. }
-            | Self::ApprovalResolved { run_id, .. }
-            | Self::CallProgress { run_id, .. } => *run_id,
-            Self::RunStarted { run_id, .. }
-            | Self::RunCompleted { run_id, .. }
-            | Self::RunFailed { run_id, .. }
-            | Self::MessageDelta { run_id, .. }
-            | Self::MessageCompleted { run_id, .. } => Some(*run_id),
-            _ => None,
-        }
-    }
-
-    /// The event's name.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::ToolRegistered { .. } => "tool.registered",
-            Self::ToolUnregistered { .. } => "tool.unregistered",
-            Self::HubInitialized { .. } => "hub.initialized",
-            Self::HubCleared { .. } => "hub.cleared",
-            Self::ExecutionStarted { .. } => "tool.execution.started",
-            Self::ExecutionCompleted { .. } => "tool.execution.completed",
-            Self::ExecutionFailed { .. } => "tool.execution.failed",
-            Self::ToolExecuted { .. } => "tool.executed",
-            Self::ToolFailed { .. } => "tool.failed",
-            Self::StatusChanged { .. } => "tool.status.changed",
-            Self::AvailabilityChanged { .. } => "tool.availability.changed",
-            Self::RebindRequired { .. } => "tool.rebind.required",
-            Self::ExecutorCleaned { .. } => "tool.executor.cleaned",
-            Self::ExecutorExported { .. } => "tool.executor.exported",
-            Self::ApprovalRequested { .. } => "approval.requested",
-            Self::ApprovalResolved { .. } => "approval.resolved",
-            Self::CallProgress { .. } => "call.progress",
-            Self::RunStarted { .. } => "run.started",
-            Self::RunCompleted { .. } => "run.completed",
-            Self::RunFailed { .. } => "run.failed",
-            Self::MessageDelta { .. } => "message.delta",
-            Self::MessageCompleted { .. } => "message.completed",
-            Self::ThreadSwept { .. } => "thread.swept",
-            Self::ConfigReloaded { .. } => "config.reloaded",
-            Self::ServerConnected { .. } => "mcp.server.connected",
-            Self::ServerDisconnected { .. } => "mcp.server.disconnected",
-            Self::StreamReset => "stream.reset",
-        }
-    }
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use toolhub_core::{Effect, ErrorKind, ToolError, ids::Tenant};
 
 use super::{
@@ -29,6 +29,8 @@ const MAX_TENANTS: usize = 200;
 /// How long the server may take to answer a probe, and how long the answer counts.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(9);
 const PROBE_VALIDITY: Duration = Duration::from_secs(1);
+/// How long a call waits for the next connection after a loss.
+const RECONNECT_WAIT: Duration = Duration::from_secs(2);
 /// How long a write may take that the server does not accept.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -36,7 +38,7 @@ pub(super) struct Connections {
     endpoint: Endpoint,
     options: ConnectionOptions,
     pub(super) meters: OperationMeters,
-    own: Mutex<Own>,
+    own: watch::Sender<Own>,
     tenants: Mutex<HashMap<Tenant, Arc<TenantConnection>>>,
     /// The result of the last probe, which serves all tools of the server.
     last_probe: tokio::sync::Mutex<Option<(Instant, bool)>>,
@@ -47,6 +49,12 @@ pub(super) struct Connections {
 struct Own {
     connection: Option<Arc<Connection>>,
     era: Option<Era>,
+}
+
+impl Own {
+    fn live(&self) -> Option<Arc<Connection>> {
+        self.connection.clone().filter(|connection| !connection.has_ended())
+    }
 }
 
 /// The connection of one tenant.
@@ -71,7 +79,7 @@ impl Connections {
             endpoint: server.endpoint.clone(),
             options,
             meters: OperationMeters::default(),
-            own: Mutex::default(),
+            own: watch::Sender::default(),
             tenants: Mutex::default(),
             last_probe: tokio::sync::Mutex::default(),
         }
@@ -87,19 +95,19 @@ impl Connections {
 
     /// Sets the supervisor's connection.
     pub(super) fn set_own(&self, connection: Arc<Connection>) {
-        let mut own = self.own();
-        own.era = Some(connection.facts().era);
-        own.connection = Some(connection);
+        self.own.send_replace(Own { era: Some(connection.facts().era), connection: Some(connection) });
     }
 
     /// Takes the supervisor's connection, to close it.
     pub(super) fn take_own(&self) -> Option<Arc<Connection>> {
-        self.own().connection.take()
+        let mut taken = None;
+        self.own.send_modify(|own| taken = own.connection.take());
+        taken
     }
 
     /// The supervisor's connection.
     pub(super) fn current(&self) -> Option<Arc<Connection>> {
-        self.own().connection.clone().filter(|connection| !connection.has_ended())
+        self.own.borrow().live()
     }
 
     /// Whether the server answers. Concurrent questions share one probe.
@@ -121,9 +129,9 @@ impl Connections {
     /// The connection for a call of a tenant.
     pub(super) async fn for_tenant(&self, tenant: &Tenant) -> Result<Arc<Connection>, ToolError> {
         if *tenant == Tenant::default() {
-            return self.current().ok_or_else(unreachable);
+            return self.reconnected().await;
         }
-        let era = self.own().era.ok_or_else(unreachable)?;
+        let era = self.own.borrow().era.ok_or_else(unreachable)?;
         let slot = self.slot(tenant)?;
         let mut connection = slot.connection.lock().await;
         *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -133,6 +141,16 @@ impl Connections {
         *connection = None;
         let new = self.open(era).await.map_err(|error| error::connect_error(&error))?;
         Ok(connection.insert(Arc::new(new)).clone())
+    }
+
+    /// The supervisor's connection, or the next one: a call may be admitted just before the loss of a connection is noticed.
+    async fn reconnected(&self) -> Result<Arc<Connection>, ToolError> {
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        let mut own = self.own.subscribe();
+        let connected = tokio::time::timeout(RECONNECT_WAIT, own.wait_for(|own| own.live().is_some())).await;
+        connected.ok().and_then(Result::ok).and_then(|own| own.live()).ok_or_else(unreachable)
     }
 
     fn slot(&self, tenant: &Tenant) -> Result<Arc<TenantConnection>, ToolError> {
@@ -169,10 +187,6 @@ impl Connections {
             all.extend(slot.connection.lock().await.take());
         }
         all
-    }
-
-    fn own(&self) -> MutexGuard<'_, Own> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tenants(&self) -> MutexGuard<'_, HashMap<Tenant, Arc<TenantConnection>>> {

@@ -36,7 +36,7 @@ impl Executor for McpExecutor {
         Box::pin(async move {
             let context = job.context;
             let read_only = job.tool.annotations.read_only;
-            let connection = self.connections.for_tenant(context.tenant()).await?;
+            let connection = context.wait_before_start(self.connections.for_tenant(context.tenant())).await??;
             let (sender, mut receiver) = updates(false);
             let call = OutgoingCall {
                 name: self.tool.clone(),

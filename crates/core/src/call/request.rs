@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{CallHead, CallerWait, ProgressSink};
+use super::{CallHead, CallerWait, InputHandler, UpdateSink};
 use crate::argument_memory::ArgumentMemoryPermit;
 use toolhub_types::{ids::IdError, json::CompactJson};
 
@@ -34,8 +34,10 @@ pub(crate) struct Call {
     pub(crate) approval_until: Option<Instant>,
     /// Cancels the call.
     pub(crate) cancel: Option<CancellationToken>,
-    /// The receiver of its progress.
-    pub(crate) progress: Option<ProgressSink>,
+    /// Where progress and log lines of its tool go.
+    pub(crate) updates: Option<UpdateSink>,
+    /// Answers input requests of its tool.
+    pub(crate) input: Option<Arc<dyn InputHandler>>,
 }
 
 impl Deref for Call {
@@ -61,7 +63,8 @@ impl Call {
             wait: CallerWait::default(),
             approval_until: None,
             cancel: None,
-            progress: None,
+            updates: None,
+            input: None,
         }
     }
 

@@ -3,6 +3,8 @@
 //! In: the call and the hub's services. Out: identity, deadline, cancellation, progress, attachments and state. Cheap to clone; it
 //! may outlive the call and has no effect on it then.
 
+mod input;
+
 use std::{
     future::Future,
     sync::{
@@ -14,6 +16,9 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
+pub use input::INPUT_TIMEOUT;
+use input::PausedTime;
+
 use crate::{
     artifact,
     blocking::StuckCounter,
@@ -23,14 +28,14 @@ use crate::{
     services::Services,
 };
 use toolhub_state::{ConnectionHold, ContextId, ContextState, StateCheckouts, StateError};
-use toolhub_storage::clock::Instant;
+use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     content::Content,
     effect::Effect,
     error::{ErrorKind, ToolError},
     event_kind::EventKind,
     ids::{CallId, Caller, IdempotencyKey, RunId, StateName, Tenant, ThreadId},
-    progress::Progress,
+    progress::{CallUpdate, LogLine, Progress},
     timestamp::Timestamp,
     tool::ToolName,
     trace::TraceContext,
@@ -54,6 +59,7 @@ struct Inner {
     times: AttemptTimes,
     cancel: OnceLock<CancellationToken>,
     last_progress: Mutex<Option<Instant>>,
+    paused: PausedTime,
     attachments: Mutex<Vec<Content>>,
     /// Whether there are attachments, so that the lock is not taken for most tools, which attach nothing.
     has_attachments: AtomicBool,
@@ -82,6 +88,7 @@ impl CallContext {
             times,
             cancel,
             last_progress: Mutex::default(),
+            paused: PausedTime::default(),
             attachments: Mutex::default(),
             has_attachments: AtomicBool::new(false),
             checkouts: StateCheckouts::default(),
@@ -144,10 +151,16 @@ impl CallContext {
         self.call().idempotency_key.as_ref()
     }
 
-    /// The deadline of the call.
+    /// The deadline of the call. Moves while an input request is open.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.0.times.deadline
+        clock::deadline_after(self.0.times.deadline, self.paused_time())
+    }
+
+    /// The deadline of this attempt, with its own timeout. Moves like that of the call.
+    pub(crate) fn attempt_deadline(&self, timeout: Option<Duration>) -> Instant {
+        let own = timeout.map(|timeout| clock::deadline_after(self.started_at(), timeout.saturating_add(self.paused_time())));
+        own.map_or(self.deadline(), |own| own.min(self.deadline()))
     }
 
     /// When this attempt started.
@@ -158,7 +171,7 @@ impl CallContext {
     /// Time until the deadline.
     #[must_use]
     pub fn time_left(&self) -> Duration {
-        self.0.times.deadline.saturating_duration_since(self.services().clock.instant())
+        self.deadline().saturating_duration_since(self.services().clock.instant())
     }
 
     /// The current time by the hub's clock. Use this and not the system clock, so that tests can control the time.
@@ -181,12 +194,30 @@ impl CallContext {
 
     /// Reports progress.
     pub fn progress(&self, message: impl Into<String>) {
-        self.emit_progress(message.into(), None);
+        self.emit_progress(Progress::new(message.into(), self.now()));
     }
 
     /// Reports progress as a fraction from 0 to 1.
     pub fn progress_at(&self, fraction: f64, message: impl Into<String>) {
-        self.emit_progress(message.into(), Some(fraction.clamp(0.0, 1.0)));
+        self.emit_progress(Progress::new(message.into(), self.now()).with_fraction(fraction));
+    }
+
+    /// Reports how much is done, in a unit of the tool, and how much there is to do if that is known.
+    pub fn progress_of(&self, done: f64, total: Option<f64>, message: impl Into<String>) {
+        self.emit_progress(Progress::new(message.into(), self.now()).with_amount(done, total));
+    }
+
+    /// Passes a line of the tool's log on to the caller. It does not count as progress.
+    pub fn log(&self, level: impl Into<String>, message: impl Into<String>) {
+        let line = LogLine { level: level.into(), message: message.into(), at: self.now() };
+        let services = self.services();
+        if services.events.has_subscribers() {
+            let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
+            let LogLine { level, message, at } = line.clone();
+            let event = EventKind::CallLog { call_id, run_id, tool_name, level, message };
+            services.events.emit_for_tenant(at, self.tenant(), self.thread(), event);
+        }
+        self.send_update(CallUpdate::Log(line));
     }
 
     /// Attaches an image, audio or text to the content for the model, beside the tool's output.
@@ -255,17 +286,21 @@ impl CallContext {
         })
     }
 
-    fn emit_progress(&self, message: String, fraction: Option<f64>) {
+    fn emit_progress(&self, progress: Progress) {
         let services = self.services();
         *self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(services.clock.instant());
-        let at = services.clock.now();
         if services.events.has_subscribers() {
             let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
-            let event = EventKind::CallProgress { call_id, run_id, tool_name, message: message.clone(), fraction };
+            let Progress { message, fraction, done, total, at } = progress.clone();
+            let event = EventKind::CallProgress { call_id, run_id, tool_name, message, fraction, done, total };
             services.events.emit_for_tenant(at, self.tenant(), self.thread(), event);
         }
-        if let Some(sink) = &self.call().progress {
-            sink.send(Progress { message, fraction, at });
+        self.send_update(CallUpdate::Progress(progress));
+    }
+
+    fn send_update(&self, update: CallUpdate) {
+        if let Some(sink) = &self.call().updates {
+            sink.send(update);
         }
     }
 

@@ -5,13 +5,14 @@
 use std::{future::IntoFuture, sync::Arc, time::Duration};
 
 use futures_core::{Stream, future::BoxFuture};
+use futures_util::StreamExt as _;
 use serde_json::Value;
 use smol_str::SmolStr;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    call::{Call, CallHead, CallReceipt, ProgressSink},
+    call::{Call, CallHead, CallReceipt, InputHandler, UpdateSink},
     engine::Engine,
     pipeline::{self, Submission},
     registry::Tools,
@@ -20,7 +21,7 @@ use toolhub_storage::clock;
 use toolhub_types::{
     ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     outcome::Outcome,
-    progress::Progress,
+    progress::{CallUpdate, Progress},
     trace::TraceContext,
 };
 
@@ -155,14 +156,20 @@ impl<'hub> CallRequest<'hub> {
         self
     }
 
+    /// Answers input requests of the tool. Without a handler they are declined; a call that continues after a restart has none.
+    pub fn input(mut self, handler: Arc<dyn InputHandler>) -> Self {
+        self.submission.call.input = Some(handler);
+        self
+    }
+
     /// Starts the call on a task of its own.
     pub fn start(mut self) -> CallHandle {
         let cancel = self.submission.call.cancel.get_or_insert_default().clone();
-        let (sink, progress) = ProgressSink::new();
-        self.submission.call.progress = Some(sink);
+        let (sink, updates) = UpdateSink::new();
+        self.submission.call.updates = Some(sink);
         let disarmed = self.submission.call.outlives_caller();
         let pending = pipeline::start(self.engine, self.submission);
-        CallHandle { cancel, progress, pending, disarmed }
+        CallHandle { cancel, updates, pending, disarmed }
     }
 
     /// Makes the call and waits until it has ended or waits for approval. In the second case it continues without its caller,
@@ -200,7 +207,7 @@ impl<'hub> IntoFuture for CallRequest<'hub> {
 #[must_use = "dropping a running call cancels it"]
 pub struct CallHandle {
     cancel: CancellationToken,
-    progress: broadcast::Receiver<Progress>,
+    updates: broadcast::Receiver<CallUpdate>,
     pending: pipeline::PendingOutcome,
     /// Whether dropping the handle leaves the call running.
     disarmed: bool,
@@ -240,14 +247,24 @@ impl CallHandle {
         receipt
     }
 
-    /// The tool's progress messages until the call ends. The first stream starts at the beginning of the call, a later one
-    /// from now on; a slow reader misses the oldest messages.
+    /// The tool's progress messages until the call ends: the part of [`updates`](Self::updates) that most callers need.
     pub fn progress(&mut self) -> impl Stream<Item = Progress> + Send + 'static {
-        let later = self.progress.resubscribe();
-        futures_util::stream::unfold(std::mem::replace(&mut self.progress, later), |mut receiver| async move {
+        self.updates().filter_map(|update| async move {
+            match update {
+                CallUpdate::Progress(progress) => Some(progress),
+                _ => None,
+            }
+        })
+    }
+
+    /// The tool's progress messages and log lines until the call ends. The first stream starts at the beginning of the call, a
+    /// later one from now on; a slow reader misses the oldest ones.
+    pub fn updates(&mut self) -> impl Stream<Item = CallUpdate> + Send + 'static {
+        let later = self.updates.resubscribe();
+        futures_util::stream::unfold(std::mem::replace(&mut self.updates, later), |mut receiver| async move {
             loop {
                 match receiver.recv().await {
-                    Ok(progress) => return Some((progress, receiver)),
+                    Ok(update) => return Some((update, receiver)),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => return None,
                 }

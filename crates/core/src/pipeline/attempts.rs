@@ -272,11 +272,10 @@ async fn wait_until_deadline<T>(
     context: &CallContext,
 ) -> Result<T, ToolError> {
     let (envelope, started_at) = (context.envelope(), context.started_at());
-    let attempt = envelope.tool.limits.attempt_timeout.map(|time| clock::deadline_after(started_at, time));
-    let deadline = attempt.map_or(context.deadline(), |attempt| attempt.min(context.deadline()));
+    let deadline = || context.attempt_deadline(envelope.tool.limits.attempt_timeout);
     let _in_flight = InFlight::begin(&envelope.tool.runtime.meter);
     let idle = envelope.tool.limits.idle_timeout;
-    let due = |since: Instant| idle.map_or(deadline, |idle| clock::deadline_after(since, idle).min(deadline));
+    let due = |since: Instant| idle.map_or(deadline(), |idle| clock::deadline_after(since, idle).min(deadline()));
     let mut timer = pin!(tokio::time::sleep_until(due(started_at)));
     let cancel = envelope.call.cancel.clone();
     let mut cancelled = pin!(async {
@@ -294,8 +293,9 @@ async fn wait_until_deadline<T>(
         }
         while timer.as_mut().poll(cx).is_ready() {
             let fired_at = timer.deadline();
-            let next = due(context.last_progress_at().unwrap_or(started_at));
+            let next = due(context.idle_since().unwrap_or(started_at));
             if next <= fired_at {
+                let deadline = deadline();
                 let absolute = fired_at >= deadline;
                 return Poll::Ready(Err(timeout_error(
                     envelope,
@@ -303,7 +303,7 @@ async fn wait_until_deadline<T>(
                     deadline.saturating_duration_since(started_at),
                 )));
             }
-            // The tool has reported progress meanwhile.
+            // The tool has reported progress, or has asked its caller, meanwhile.
             timer.as_mut().reset(next);
         }
         Poll::Pending

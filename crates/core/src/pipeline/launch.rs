@@ -166,7 +166,7 @@ fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, Cancel
     let tracker = CallTracker::new(call, cancel.clone());
     found.0.tracker = Some(tracker.clone());
     let (id, running) = (head.id, engine.live_calls.register(&tracker));
-    let progress = found.0.call.progress.clone();
+    let updates = found.0.call.updates.clone();
     let (tasks, runtime) = (engine.call_tasks.clone(), engine.runtime.clone());
     let engine = engine.clone();
     // No call waits for a detached call, so it cannot deadlock and does not inherit the held locks.
@@ -177,8 +177,8 @@ fn spawn_call(engine: &Arc<Engine>, mut found: Found) -> (PendingOutcome, Cancel
         if outcome.error.is_some() {
             engine.journal.mark_stopped(id);
         }
-        if let Some(progress) = progress {
-            progress.close();
+        if let Some(updates) = updates {
+            updates.close();
         }
         // A dropped receiver is no failure: the outcome is recorded.
         let _ = sender.send(outcome);

@@ -33,6 +33,7 @@ mod gated_tool;
 mod hooks;
 mod idempotency;
 mod instance_groups;
+mod input_requests;
 mod instance_lifecycle;
 mod instances;
 mod intercepted_store;

@@ -103,7 +103,8 @@ fn event_call_id(event: &Arc<Event>) -> Option<CallId> {
         | EventKind::ExecutionFailed { call_id, .. }
         | EventKind::ApprovalRequested { call_id, .. }
         | EventKind::ApprovalResolved { call_id, .. }
-        | EventKind::CallProgress { call_id, .. } => Some(*call_id),
+        | EventKind::CallProgress { call_id, .. }
+        | EventKind::CallLog { call_id, .. } => Some(*call_id),
         _ => None,
     }
 }

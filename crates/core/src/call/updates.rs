@@ -1,31 +1,31 @@
-//! Progress channel of a running call.
+//! The channel from a running tool to its caller: progress and log lines.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;
 
-use toolhub_types::progress::Progress;
+use toolhub_types::progress::CallUpdate;
 
-/// Number of progress messages buffered for a slow reader.
+/// Number of updates buffered for a slow reader.
 const BACKLOG: usize = 64;
 
-/// The sender of progress messages. A slow reader misses the oldest messages; a tool never waits for a reader.
+/// The sender of updates. A slow reader misses the oldest ones; a tool never waits for a reader.
 ///
 /// A tool may keep its context, and with it this sender, after the call has ended. So the end of the call closes the channel
 /// explicitly.
 #[derive(Clone)]
-pub(crate) struct ProgressSink(Arc<Mutex<Option<broadcast::Sender<Progress>>>>);
+pub(crate) struct UpdateSink(Arc<Mutex<Option<broadcast::Sender<CallUpdate>>>>);
 
-impl ProgressSink {
-    pub(crate) fn new() -> (Self, broadcast::Receiver<Progress>) {
+impl UpdateSink {
+    pub(crate) fn new() -> (Self, broadcast::Receiver<CallUpdate>) {
         let (sender, receiver) = broadcast::channel(BACKLOG);
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
     }
 
-    pub(crate) fn send(&self, progress: Progress) {
+    pub(crate) fn send(&self, update: CallUpdate) {
         if let Some(sender) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             // Sending fails if the caller dropped its receiver; the tool continues.
-            let _ = sender.send(progress);
+            let _ = sender.send(update);
         }
     }
 
