@@ -2,14 +2,16 @@
 //!
 //! In: a program or an address that speaks MCP. Out: a source of tools: those that it lists, while it is connected. `supervisor` keeps
 //! a server connected, `registration` turns its list into registered tools, `executor` runs their calls. Below them: `catalog` reads
-//! lists, `reply` results, `error` failures; `connection` is one live connection, `wire` transports its messages.
+//! lists, `reply` results, `error` failures, `input` answers what a server asks; `connection` is one live connection, `wire` transports its messages.
 
+mod accepted_input;
 mod catalog;
 mod connection;
 mod connections;
 mod era;
 mod error;
 mod executor;
+mod input;
 mod log_ring;
 mod operation_meters;
 mod pins;

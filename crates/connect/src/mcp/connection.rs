@@ -25,6 +25,7 @@ pub(crate) use handshake::ConnectError;
 use handshake::Handler;
 
 use super::{
+    accepted_input::AcceptedInput,
     era::Era,
     log_ring::LogRing,
     wire::{
@@ -78,9 +79,8 @@ pub(crate) struct ConnectionOptions {
     pub(crate) write_timeout: Duration,
     /// Maximum size of one message, in bytes.
     pub(crate) max_message: usize,
-    /// Whether callers can answer elicitations and sampling requests, as far as each call says so.
-    pub(crate) elicitation: bool,
-    pub(crate) sampling: bool,
+    /// The input requests that callers may be asked, as far as each call says so.
+    pub(crate) input: AcceptedInput,
     pub(crate) roots: Vec<Root>,
     /// Where the log lines of the server go.
     pub(crate) logs: Arc<LogRing>,
@@ -88,7 +88,7 @@ pub(crate) struct ConnectionOptions {
 
 impl ConnectionOptions {
     /// The roots, as in the protocol.
-    fn roots(&self) -> Vec<Value> {
+    pub(crate) fn roots(&self) -> Vec<Value> {
         self.roots.iter().map(|root| json!({"uri": root.uri, "name": root.name})).collect()
     }
 }
@@ -219,9 +219,8 @@ impl Connection {
             if self.facts.sends_logs {
                 meta.set_log_level(rmcp::model::LoggingLevel::Info);
             }
-            if !call.updates.accepts_questions() {
-                meta.set_client_capabilities(handshake::capabilities(false, false, &[]));
-            }
+            // Of this call: its caller may answer less than others.
+            meta.set_client_capabilities(handshake::capabilities(call.updates.accepted()));
         }
         request::send(self, CallToolRequest::new(params).into(), Some(meta), Some(call.updates)).await
     }

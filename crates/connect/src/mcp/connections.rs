@@ -10,10 +10,12 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
-use toolhub_core::{Effect, ErrorKind, ToolError, ids::Tenant};
+use toolhub_core::{CallContext, Effect, ErrorKind, ToolError, ids::Tenant};
 
 use super::{
+    accepted_input::AcceptedInput,
     connection::{ConnectError, Connection, ConnectionOptions, Endpoint},
     era::Era,
     error,
@@ -70,8 +72,8 @@ impl Connections {
             startup_timeout: server.startup_timeout,
             write_timeout: WRITE_TIMEOUT,
             max_message: server.max_message,
-            elicitation: false,
-            sampling: false,
+            // The legacy era declares them when it connects. A caller that cannot answer declines.
+            input: AcceptedInput { form: true, url: true, sampling: server.sampling, roots: !server.roots.is_empty() },
             roots: server.roots.clone(),
             logs,
         };
@@ -83,6 +85,21 @@ impl Connections {
             tenants: Mutex::default(),
             last_probe: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// The input requests that the caller of a call answers, or the config does.
+    pub(super) fn accepted_input(&self, context: &CallContext) -> AcceptedInput {
+        let caller = AcceptedInput::of_caller(context);
+        AcceptedInput {
+            sampling: caller.sampling && self.options.input.sampling,
+            roots: caller.roots || self.options.input.roots,
+            ..caller
+        }
+    }
+
+    /// The roots of the config, as in the protocol.
+    pub(super) fn roots(&self) -> Vec<Value> {
+        self.options.roots()
     }
 
     /// A new connection.

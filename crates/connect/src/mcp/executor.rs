@@ -1,7 +1,7 @@
 //! Runs the calls of one tool of a server.
 //!
-//! In: a job. Out: the server's reply. A call is sent once: whether it may be repeated is decided by the pipeline, from the effect in
-//! the error.
+//! In: a job. Out: the server's reply. A call is sent once, and again only if the server asks for input first: whether it may be
+//! repeated is decided by the pipeline, from the effect in the error.
 
 use std::{
     pin::pin,
@@ -15,11 +15,13 @@ use tokio::time::Instant;
 use toolhub_core::{BoxFuture, Definition, Executor, Job, Reply, ToolError, TraceContext, schema::Schema};
 
 use super::{
-    connection::OutgoingCall,
+    accepted_input::AcceptedInput,
+    connection::{Connection, InputAnswers, OutgoingCall},
     connections::Connections,
     error,
-    reply::{self, CallResult, ExpectedResult},
-    wire::{Update, UpdateReceiver, updates},
+    input::{Answerer, MAX_ROUNDS, Questions, URL_ELICITATION_REQUIRED},
+    reply::{self, CallResult, ExpectedResult, InputRequired},
+    wire::{JsonRpcFailure, RequestError, Update, updates},
 };
 
 pub(super) struct McpExecutor {
@@ -35,44 +37,18 @@ impl Executor for McpExecutor {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let context = job.context;
-            let read_only = job.tool.annotations.read_only;
             let connection = context.wait_before_start(self.connections.for_tenant(context.tenant())).await??;
-            let (sender, mut receiver) = updates(false);
-            let call = OutgoingCall {
-                name: self.tool.clone(),
-                arguments: job.arguments.as_object().cloned().unwrap_or_default(),
-                traceparent: context.trace().map(TraceContext::traceparent),
-                idempotency_key: context.idempotency_key().map(|key| key.as_str().to_owned()),
-                input: None,
-                updates: sender,
-            };
-            let started = Instant::now();
-            let mut answer = pin!(connection.call(call));
-            let text = loop {
-                tokio::select! {
-                    biased;
-                    Some(update) = receiver.next() => self.forward(update, &job),
-                    text = &mut answer => break text,
-                }
-            };
-            self.connections.meters.record_call(started.elapsed());
-            self.forward_rest(&mut receiver, &job);
-            let secrets = connection.secrets();
-            let text = text.map_err(|error| secrets.all.error(error::request_error(error, read_only)))?;
-            let expected = ExpectedResult { output: self.output.clone(), read_only, secrets: secrets.named.clone() };
-            match reply::read(text, expected).await? {
-                CallResult::Complete { reply, mismatch } => {
-                    if let Some(mismatch) = mismatch
-                        && !self.has_warned.swap(true, Relaxed)
-                    {
-                        tracing::warn!(tool = %job.tool.name, mismatch, "an output does not fit the tool's own schema");
-                    }
-                    Ok(reply)
-                }
-                CallResult::InputRequired(_) => {
-                    Err(ToolError::refused("The tool asks its caller for input, which this caller cannot give."))
+            let roots = self.connections.roots();
+            let answerer = Answerer { context, accepted: self.connections.accepted_input(context), roots: &roots };
+            let mut answers = None;
+            for _ in 0..MAX_ROUNDS {
+                match self.run(&job, &connection, answerer.accepted, answers.take()).await? {
+                    CallEnd::Reply(reply) => return Ok(reply),
+                    CallEnd::InputRequired(asked) => answers = Some(answerer.answer(asked).await?),
+                    CallEnd::VisitRequired(failure) => answerer.visit(failure).await?,
                 }
             }
+            Err(ToolError::refused(format!("The tool asked its caller for input {MAX_ROUNDS} times, and was given up.")))
         })
     }
 
@@ -82,28 +58,78 @@ impl Executor for McpExecutor {
 }
 
 impl McpExecutor {
-    /// Passes an update of the server on to the call.
-    fn forward(&self, update: Update, job: &Job<'_>) {
-        match update {
-            Update::Progress { done, total, message } => {
-                let message = message.unwrap_or_default();
-                match total.filter(|total| *total > 0.0) {
-                    Some(total) => job.context.progress_at(done / total, message),
-                    None => job.context.progress(message),
+    /// Sends the call once.
+    async fn run(
+        &self,
+        job: &Job<'_>,
+        connection: &Connection,
+        accepted: AcceptedInput,
+        input: Option<InputAnswers>,
+    ) -> Result<CallEnd, ToolError> {
+        let (context, read_only) = (job.context, job.tool.annotations.read_only);
+        let (sender, mut receiver) = updates(accepted);
+        let call = OutgoingCall {
+            name: self.tool.clone(),
+            arguments: job.arguments.as_object().cloned().unwrap_or_default(),
+            traceparent: context.trace().map(TraceContext::traceparent),
+            idempotency_key: context.idempotency_key().map(|key| key.as_str().to_owned()),
+            input,
+            updates: sender,
+        };
+        let secrets = connection.secrets();
+        let mut questions = Questions::new(context, &secrets.named);
+        let started = Instant::now();
+        let mut answer = pin!(connection.call(call));
+        let text = loop {
+            tokio::select! {
+                biased;
+                Some(update) = receiver.next() => self.forward(update, job, &mut questions),
+                () = questions.answered() => {}
+                text = &mut answer => break text,
+            }
+        };
+        self.connections.meters.record_call(started.elapsed());
+        while let Some(update) = receiver.try_next() {
+            self.forward(update, job, &mut questions);
+        }
+        let text = match text {
+            Ok(text) => text,
+            Err(RequestError::Refused(failure)) if failure.code == URL_ELICITATION_REQUIRED => {
+                return Ok(CallEnd::VisitRequired(failure));
+            }
+            Err(error) => return Err(secrets.all.error(error::request_error(error, read_only))),
+        };
+        let expected = ExpectedResult { output: self.output.clone(), read_only, secrets: secrets.named.clone() };
+        match reply::read(text, expected).await? {
+            CallResult::Complete { reply, mismatch } => {
+                if let Some(mismatch) = mismatch
+                    && !self.has_warned.swap(true, Relaxed)
+                {
+                    tracing::warn!(tool = %job.tool.name, mismatch, "an output does not fit the tool's own schema");
                 }
+                Ok(CallEnd::Reply(reply))
             }
-            Update::Log { level, text } => {
-                tracing::debug!(tool = %job.tool.name, call = %job.context.call_id(), level, text, "log line of a tool");
-            }
-            // Dropped, and so declined.
-            Update::Question(_) => {}
+            CallResult::InputRequired(asked) => Ok(CallEnd::InputRequired(asked)),
         }
     }
 
-    /// Passes on what arrived together with the answer.
-    fn forward_rest(&self, receiver: &mut UpdateReceiver, job: &Job<'_>) {
-        while let Some(update) = receiver.try_next() {
-            self.forward(update, job);
+    /// Passes an update of the server on to the call.
+    fn forward(&self, update: Update, job: &Job<'_>, questions: &mut Questions<'_>) {
+        match update {
+            Update::Progress { done, total, message } => {
+                job.context.progress_of(done, total, message.unwrap_or_default());
+            }
+            Update::Log { level, text } => job.context.log(level, text),
+            Update::Question(question) => questions.ask(question),
         }
     }
+}
+
+/// How a call that was sent ended, other than with an error.
+enum CallEnd {
+    Reply(Reply),
+    /// The server needs input; the call is to be made again with it.
+    InputRequired(InputRequired),
+    /// A person has to visit addresses before the call is made again.
+    VisitRequired(JsonRpcFailure),
 }

@@ -66,6 +66,7 @@ pub struct McpServer {
     pub(super) startup_timeout: Duration,
     pub(super) max_tools: usize,
     pub(super) max_message: usize,
+    pub(super) sampling: bool,
     pub(super) roots: Vec<Root>,
     pub(super) policy: Policy,
     pub(super) refinements: BTreeMap<String, Refine>,
@@ -133,6 +134,7 @@ impl McpServer {
             startup_timeout: DEFAULT_STARTUP_TIMEOUT,
             max_tools: DEFAULT_MAX_TOOLS,
             max_message: DEFAULT_MAX_MESSAGE,
+            sampling: false,
             roots: Vec::new(),
             policy: Policy::default(),
             refinements: BTreeMap::new(),
@@ -277,6 +279,12 @@ impl McpServer {
     /// Maximum size of one message of the server, in bytes. Default: 16 MiB.
     pub fn max_message(mut self, bytes: usize) -> Self {
         self.max_message = bytes;
+        self
+    }
+
+    /// Passes sampling requests of the server on to callers that answer them.
+    pub fn sampling(mut self) -> Self {
+        self.sampling = true;
         self
     }
 

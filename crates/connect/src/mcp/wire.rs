@@ -21,9 +21,10 @@ pub(crate) use exchange::{Exchange, RequestError, Unsent};
 pub(crate) use http::{HttpHandle, HttpSettings, HttpStartError};
 pub(crate) use lifecycle::{End, EndCause, Lifecycle};
 pub(crate) use message::{JsonRpcFailure, Violation};
-#[cfg(test)]
-pub(crate) use question::{Question, QuestionKind};
+pub(crate) use question::Question;
 pub(crate) use router::Router;
 pub(crate) use stdio::StdioSettings;
-pub(crate) use updates::{Update, UpdateReceiver, UpdateSender, updates};
+#[cfg(test)]
+pub(crate) use updates::UpdateReceiver;
+pub(crate) use updates::{Update, UpdateSender, updates};
 pub(crate) use {http::start as start_http, stdio::start as start_stdio};

@@ -1,5 +1,6 @@
 //! MCP servers as sources of tools: real programs that speak MCP, through a hub.
 
+mod input;
 mod lifecycle;
 mod pins;
 mod real_servers;

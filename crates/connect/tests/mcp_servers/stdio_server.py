@@ -9,6 +9,8 @@ flags = set(sys.argv[1:])
 cancelled = []
 questions = {}  # id of a question -> id of the call that asks
 answers = []
+calls = []
+repeated = {}  # id of a call -> how many answers it waits for
 
 
 def write(text):
@@ -81,6 +83,35 @@ def call(id, params):
         send(id=None, error={"code": -32603, "message": "it failed"})
     elif name == "elicit":
         ask(id, "elicitation/create", FORM)
+    elif name == "input" and "inputResponses" not in params:
+        asked = {"form": {"method": "elicitation/create", "params": {"message": arguments["mark"]}}}
+        if "sample" in arguments:
+            asked["model"] = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+        if "roots" in arguments:
+            asked["roots"] = {"method": "roots/list"}
+        send(id=id, result={"resultType": "input_required", "inputRequests": asked, "requestState": "state of " + arguments["mark"]})
+    elif name == "input":
+        for step in range(3):
+            notify("progress", progressToken=token, progress=step, message=arguments["mark"])
+        text(id, {"responses": params["inputResponses"], "state": params["requestState"]})
+    elif name == "input_forever":
+        calls.append(name)
+        send(id=id, result={"resultType": "input_required", "requestState": str(len(calls))})
+    elif name == "capabilities":
+        text(id, meta.get("io.modelcontextprotocol/clientCapabilities"))
+    elif name == "visit":
+        calls.append(name)
+        if len(calls) % 2:
+            page = {"mode": "url", "elicitationId": "e1", "url": "https://example.org/login", "message": "Log in first"}
+            return send(id=id, error={"code": -32042, "message": "login needed", "data": {"elicitations": [page]}})
+        text(id, "visited")
+    elif name == "elicit_url":
+        ask(id, "elicitation/create", {"mode": "url", "elicitationId": "e1", "url": "https://example.org", "message": "Open it"})
+    elif name == "elicit_often":
+        answers.clear()
+        for _ in range(arguments["count"]):
+            ask(id, "elicitation/create", FORM)
+        repeated[id] = arguments["count"]
     elif name == "sample":
         ask(id, "sampling/createMessage", {"messages": [], "maxTokens": 1})
     elif name == "roots":
@@ -141,7 +172,13 @@ def handle(message):
     if method is None:
         answers.append(message.get("result", message.get("error")))
         if id in questions:
-            text(questions.pop(id), answers[-1])
+            asking = questions.pop(id)
+            if asking in repeated:
+                repeated[asking] -= 1
+                if repeated[asking] == 0:
+                    text(asking, answers)
+            else:
+                text(asking, answers[-1])
     elif method == "initialize":
         if "refuse-initialize" in flags:
             return send(id=id, error={"code": -32601, "message": "no"})

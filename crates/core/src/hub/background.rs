@@ -70,6 +70,8 @@ pub(super) async fn start_tasks(
         Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), changed.clone()))
     });
     let (hub, changed) = (weak(), services.availability_changed.clone());
+    // The first tools were registered before there could be an offer.
+    let _ = changed.notified().now_or_never();
     spawner.spawn("offer watch", move || Box::pin(super::offer::watch_offers(hub.clone(), changed.clone())));
     let hub = weak();
     spawner.spawn("evidence expiry", move || Box::pin(evidence::watch_expiries(hub.clone())));

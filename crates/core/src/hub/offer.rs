@@ -1,7 +1,7 @@
 //! Offers: the pinned tool list of one step, and the events that say when it is out of date.
 //!
 //! In: a thread and its toolset. Out: an immutable list. While it is held, a change of the thread's available tools is emitted
-//! as `tool.rebind.required`: additions immediately, removals after `rebind_delay` if the tool is still unavailable then.
+//! as `tool.rebind.required`: additions within a second, removals after `rebind_delay` if the tool is still unavailable then.
 
 use std::{
     collections::BTreeSet,
@@ -34,6 +34,8 @@ use toolhub_types::{
 
 /// Delay before a store that did not answer is asked again.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The least time from one check of all offers to the next: servers may register many tools one after the other.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The tools offered to a thread for one step. Make its calls [from](super::CallRequest::from_offer) these.
 #[derive(Clone)]
@@ -337,13 +339,18 @@ fn usable_names(mut snapshots: Vec<ToolSnapshot>) -> UsableTools {
 /// briefly causes no event.
 pub(super) async fn watch_offers(hub: Weak<Engine>, availability_changed: Arc<Notify>) {
     let mut next_check: Option<Instant> = None;
+    let mut earliest_check = Instant::now();
     loop {
         match next_check {
             None => availability_changed.notified().await,
             // A notification and a timeout are handled alike.
             Some(at) => drop(tokio::time::timeout_at(at, availability_changed.notified()).await),
         }
+        tokio::time::sleep_until(earliest_check).await;
         let Some(engine) = hub.upgrade() else { return };
+        if !engine.offers.all().is_empty() {
+            earliest_check = clock::deadline_after(engine.services.clock.instant(), MIN_CHECK_INTERVAL);
+        }
         next_check = ToolHub { engine }.notify_holders().await;
     }
 }

@@ -167,3 +167,18 @@ async fn a_holder_hears_that_evidence_has_grown_old() {
     // Each ten seconds after it was removed, like every removal.
     assert_eq!(rebind_events(&mut recorder), [rebinds("12:01:10", &["buy"]), rebinds("12:02:40", &["buy", "guess"])]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_hears_of_a_burst_of_new_tools_at_most_once_a_second() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let hub = ToolHub::builder().clock(TestClock::new()).tool(scripted("base", []).0).build().await.unwrap();
+    let _offer = hub.offer(&tenant, &thread).await.unwrap();
+    let mut recorder = EventRecorder::new(&hub);
+    for number in 0..20 {
+        hub.register(scripted(&format!("new{number}"), []).0).unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let added: Vec<usize> = rebind_events(&mut recorder).iter().map(|(_, added, _)| added.len()).collect();
+    assert_eq!(added, [1, 20]);
+}

@@ -279,6 +279,9 @@ impl McpServerPlan {
         if !raw.enabled {
             server = server.disabled();
         }
+        if raw.sampling {
+            server = server.sampling();
+        }
         server = self.roots.iter().fold(server, McpServer::root);
         self.tools.iter().fold(server, |server, (tool, overrides)| {
             let overrides = overrides.clone();

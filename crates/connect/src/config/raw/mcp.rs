@@ -82,6 +82,9 @@ pub struct McpServerConfig {
     pub max_tools: u32,
     /// Maximum size of one message of the server.
     pub max_message: Size,
+    /// Passes requests of the server for a message of a model (sampling) on to callers that answer them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sampling: bool,
     /// Folders that the server may ask for: paths, or `file:` URIs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roots: Vec<String>,
@@ -209,6 +212,7 @@ impl Default for McpServerConfig {
             startup_timeout: PositiveDuration(Duration::from_secs(60)),
             max_tools: 1_000,
             max_message: Size(16 << 20),
+            sampling: false,
             roots: Vec::new(),
             tools: BTreeMap::new(),
             calls: CallSettings::default(),

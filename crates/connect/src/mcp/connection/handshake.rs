@@ -18,7 +18,7 @@ use rmcp::{
 
 use toolhub_core::ToolError;
 
-use super::{ConnectionOptions, PeerFacts, Root};
+use super::{AcceptedInput, ConnectionOptions, PeerFacts};
 use crate::{
     command::{CommandError, printable},
     mcp::{
@@ -118,15 +118,14 @@ impl ClientHandler for Handler {
 
 /// What the client can do for a server.
 #[allow(deprecated, reason = "sampling and roots are deprecated in the modern era, but the legacy era has them")]
-pub(super) fn capabilities(elicitation: bool, sampling: bool, roots: &[Root]) -> ClientCapabilities {
+pub(super) fn capabilities(input: AcceptedInput) -> ClientCapabilities {
+    let mut elicitation = ElicitationCapability::new();
+    elicitation.form = input.form.then(FormElicitationCapability::new);
+    elicitation.url = input.url.then(UrlElicitationCapability::new);
     let mut all = ClientCapabilities::default();
-    all.elicitation = elicitation.then(|| {
-        ElicitationCapability::new()
-            .with_form(FormElicitationCapability::new())
-            .with_url(UrlElicitationCapability::new())
-    });
-    all.sampling = sampling.then(Default::default);
-    all.roots = (!roots.is_empty()).then(Default::default);
+    all.elicitation = (input.form || input.url).then_some(elicitation);
+    all.sampling = input.sampling.then(Default::default);
+    all.roots = input.roots.then(Default::default);
     all
 }
 
@@ -137,7 +136,7 @@ pub(super) async fn run<T: Transport<RoleClient> + 'static>(
     lifecycle: &Lifecycle,
 ) -> Result<RunningService<RoleClient, Handler>, ConnectError> {
     let client = Implementation::new("toolhub", env!("CARGO_PKG_VERSION"));
-    let config = ClientConfig::new(capabilities(options.elicitation, options.sampling, &options.roots), client);
+    let config = ClientConfig::new(capabilities(options.input), client);
     let (config, mode) = match era {
         // The default is a version without `initialize`.
         Era::Legacy => {

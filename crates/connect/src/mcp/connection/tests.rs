@@ -9,12 +9,13 @@ mod questions;
 use std::{fs, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use toolhub_core::clock::SystemClock;
+use toolhub_core::{InputKind, clock::SystemClock};
 
 use super::{Connection, ConnectionOptions, Endpoint, Era, OutgoingCall};
 use crate::{
     command::Command,
     mcp::{
+        accepted_input::AcceptedInput,
         log_ring::LogRing,
         wire::{RequestError, Update, UpdateReceiver, UpdateSender, updates},
     },
@@ -32,13 +33,15 @@ fn server(flags: &[&str]) -> Command {
     command
 }
 
+/// A caller that answers everything.
+const ALL: AcceptedInput = AcceptedInput { form: true, url: true, sampling: true, roots: true };
+
 fn options() -> ConnectionOptions {
     ConnectionOptions {
         startup_timeout: WAIT_TIMEOUT,
         write_timeout: WAIT_TIMEOUT,
         max_message: 1024 * 1024,
-        elicitation: true,
-        sampling: true,
+        input: ALL,
         roots: Vec::new(),
         logs: LogRing::new(Arc::new(SystemClock)),
     }
@@ -61,7 +64,7 @@ fn call(name: &str, arguments: Value, updates: UpdateSender) -> OutgoingCall {
 
 /// The result of a call whose updates are not read. No wait is longer than [`WAIT_TIMEOUT`].
 async fn result(connection: &Connection, name: &str, arguments: Value) -> Result<String, RequestError> {
-    let call = connection.call(call(name, arguments, updates(false).0));
+    let call = connection.call(call(name, arguments, updates(AcceptedInput::default()).0));
     tokio::time::timeout(WAIT_TIMEOUT, call).await.unwrap_or_else(|_| panic!("`{name}` got no answer"))
 }
 

@@ -9,6 +9,7 @@ use std::{
 
 use rmcp::model::RequestId;
 use serde_json::{Value, json};
+use toolhub_core::InputKind;
 
 use super::router::Router;
 
@@ -17,32 +18,21 @@ const METHOD_NOT_FOUND: i32 = -32601;
 /// The user rejected a sampling request.
 const USER_REJECTED: i32 = -1;
 
-/// What a server asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum QuestionKind {
-    /// Input by the user.
-    Elicitation,
-    /// A message by the model of the client.
-    Sampling,
-}
-
 /// A question that waits for its answer.
 pub(crate) struct Question {
-    pub(crate) kind: QuestionKind,
+    pub(crate) kind: InputKind,
     /// The raw JSON text of its parameters.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no caller can answer questions yet"))]
     pub(crate) params: String,
     id: RequestId,
     router: Weak<Router>,
 }
 
 impl Question {
-    pub(super) fn new(kind: QuestionKind, params: String, id: RequestId, router: &Arc<Router>) -> Self {
+    pub(super) fn new(kind: InputKind, params: String, id: RequestId, router: &Arc<Router>) -> Self {
         Self { kind, params, id, router: Arc::downgrade(router) }
     }
 
     /// Sends the result of the request.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no caller can answer questions yet"))]
     pub(crate) fn answer(self, result: &Value) {
         self.reply(result_reply(&self.id, result));
     }
@@ -69,10 +59,10 @@ impl fmt::Debug for Question {
 }
 
 /// The reply that declines a question.
-pub(super) fn declined(kind: QuestionKind, id: &RequestId) -> String {
+pub(super) fn declined(kind: InputKind, id: &RequestId) -> String {
     match kind {
-        QuestionKind::Elicitation => result_reply(id, &json!({"action": "decline"})),
-        QuestionKind::Sampling => error_reply(id, USER_REJECTED, "the client declined the sampling request"),
+        InputKind::Sampling => error_reply(id, USER_REJECTED, "the client declined the sampling request"),
+        _ => result_reply(id, &json!({"action": "decline"})),
     }
 }
 

@@ -16,6 +16,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json, value::RawValue};
 use tokio::{sync::watch, time::Instant};
+use toolhub_core::InputKind;
 
 use super::{
     exchange::{Exchange, RequestError},
@@ -23,8 +24,8 @@ use super::{
     message::{self, Incoming, JsonRpcFailure, Violation, number},
     notification::{Acknowledged, Cancelled, LogMessage, Progress, clip, read},
     pending::{InFlight, PendingRequests},
-    question::{self, Question, QuestionKind},
-    updates::{Update, UpdateSender},
+    question::{self, Question},
+    updates::Update,
 };
 use crate::{
     command::ProgramSecrets,
@@ -221,8 +222,8 @@ impl Router {
             "roots/list" if !self.settings.roots.is_empty() => {
                 return (self.replies)(question::result_reply(&id, &json!({"roots": self.settings.roots})));
             }
-            "elicitation/create" if self.settings.era == Era::Legacy => QuestionKind::Elicitation,
-            "sampling/createMessage" if self.settings.era == Era::Legacy => QuestionKind::Sampling,
+            "elicitation/create" if self.settings.era == Era::Legacy => elicitation_kind(params),
+            "sampling/createMessage" if self.settings.era == Era::Legacy => InputKind::Sampling,
             _ => return (self.replies)(question::unknown_method(&id)),
         };
         let params = params.map_or("{}", RawValue::get);
@@ -237,7 +238,7 @@ impl Router {
                 return (self.replies)(question::error_reply(&id, INTERNAL_ERROR, text));
             }
             let call =
-                state.asking_call(origin).filter(|call| call.updates().is_some_and(UpdateSender::accepts_questions));
+                state.asking_call(origin).filter(|call| call.updates().is_some_and(|updates| updates.accepts(kind)));
             if call.is_some() {
                 state.open_questions.insert(id.clone());
             }
@@ -329,6 +330,17 @@ impl Router {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What an elicitation asks for.
+fn elicitation_kind(params: Option<&RawValue>) -> InputKind {
+    #[derive(serde::Deserialize)]
+    struct Elicitation<'a> {
+        #[serde(borrow)]
+        mode: Option<std::borrow::Cow<'a, str>>,
+    }
+    let is_url = read::<Elicitation<'_>>(params.map(RawValue::get)).is_some_and(|it| it.mode.as_deref() == Some("url"));
+    if is_url { InputKind::Url } else { InputKind::Form }
 }
 
 impl Origin {

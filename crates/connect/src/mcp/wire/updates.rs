@@ -9,8 +9,10 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use toolhub_core::InputKind;
 
 use super::question::Question;
+use crate::mcp::accepted_input::AcceptedInput;
 
 /// How many updates wait for their reader.
 const MAX_QUEUED: usize = 32;
@@ -20,19 +22,19 @@ const MAX_QUEUED: usize = 32;
 pub(crate) enum Update {
     Progress { done: f64, total: Option<f64>, message: Option<String> },
     Log { level: String, text: String },
-    Question(#[cfg_attr(not(test), expect(dead_code, reason = "no caller can answer questions yet"))] Question),
+    Question(Question),
 }
 
-/// A queue for the updates of one call. `accepts_questions`: whether its reader can answer.
-pub(crate) fn updates(accepts_questions: bool) -> (UpdateSender, UpdateReceiver) {
+/// A queue for the updates of one call. `accepted`: the questions that its reader can answer.
+pub(crate) fn updates(accepted: AcceptedInput) -> (UpdateSender, UpdateReceiver) {
     let shared = Arc::new(Shared { queue: Mutex::default(), changed: Notify::new() });
-    (UpdateSender { open: Arc::new(Open(shared.clone())), accepts_questions }, UpdateReceiver(shared))
+    (UpdateSender { open: Arc::new(Open(shared.clone())), accepted }, UpdateReceiver(shared))
 }
 
 #[derive(Clone)]
 pub(crate) struct UpdateSender {
     open: Arc<Open>,
-    accepts_questions: bool,
+    accepted: AcceptedInput,
 }
 
 pub(crate) struct UpdateReceiver(Arc<Shared>);
@@ -53,9 +55,14 @@ struct Queue {
 struct Open(Arc<Shared>);
 
 impl UpdateSender {
-    /// Whether the reader can answer questions.
-    pub(crate) fn accepts_questions(&self) -> bool {
-        self.accepts_questions && !self.open.0.lock().closed
+    /// The questions that the reader can answer.
+    pub(crate) fn accepted(&self) -> AcceptedInput {
+        self.accepted
+    }
+
+    /// Whether the reader can answer a question of this kind.
+    pub(crate) fn accepts(&self, kind: InputKind) -> bool {
+        self.accepted.contains(kind) && !self.open.0.lock().closed
     }
 
     pub(super) fn push(&self, update: Update) {
@@ -134,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_last_updates_are_kept_in_order_until_the_call_ends() {
-        let (sender, mut receiver) = updates(false);
+        let (sender, mut receiver) = updates(AcceptedInput::default());
         (0..100_000).for_each(|step| sender.push(progress(f64::from(step))));
         drop(sender);
         let mut seen = Vec::new();

@@ -39,7 +39,7 @@ async fn a_call_carries_its_arguments_trace_and_idempotency_key() {
         let call = OutgoingCall {
             traceparent: Some("00-trace".into()),
             idempotency_key: Some("key-1".into()),
-            ..call("echo", json!({"a": [1, "ü"]}), updates(false).0)
+            ..call("echo", json!({"a": [1, "ü"]}), updates(AcceptedInput::default()).0)
         };
         let seen: Value = serde_json::from_str(&content_text(&connection.call(call).await.unwrap())).unwrap();
         assert_eq!(seen["arguments"], json!({"a": [1, "ü"]}));
@@ -54,7 +54,7 @@ async fn a_call_carries_its_arguments_trace_and_idempotency_key() {
 async fn progress_and_log_lines_arrive_in_order_before_the_call_ends_and_without_secrets() {
     let options = options();
     let connection = connect(server(&[]).env("API_TOKEN", "s3cr3t-token"), Era::Legacy, &options).await;
-    let (sender, receiver) = updates(false);
+    let (sender, receiver) = updates(AcceptedInput::default());
     connection.call(call("work", json!({}), sender)).await.unwrap();
     let seen: Vec<String> = drain(receiver)
         .await
@@ -79,7 +79,7 @@ async fn flood() {
     let options = options();
     let connection = connect(server(&[]), Era::Legacy, &options).await;
     let changes = connection.list_changes();
-    let (sender, receiver) = updates(false);
+    let (sender, receiver) = updates(AcceptedInput::default());
     // Three notifications per number.
     connection.call(call("flood", json!({"count": 34_000}), sender)).await.unwrap();
     assert_eq!(*changes.borrow(), 34_000);
@@ -111,7 +111,7 @@ async fn a_dropped_call_is_cancelled_with_its_id_and_a_late_answer_does_no_harm(
     let connection = legacy().await;
     connection.list_page(None).await.unwrap();
     {
-        let mut hanging = std::pin::pin!(connection.call(call("hang", json!({}), updates(false).0)));
+        let mut hanging = std::pin::pin!(connection.call(call("hang", json!({}), updates(AcceptedInput::default()).0)));
         // `initialize` is 0, the list 1, so this call is 2.
         tokio::select! {
             biased;
@@ -129,7 +129,7 @@ async fn a_dropped_call_is_cancelled_with_its_id_and_a_late_answer_does_no_harm(
 async fn ten_thousand_dropped_calls_are_all_cancelled_and_leave_nothing_pending() {
     let connection = legacy().await;
     for _ in 0..100 {
-        let calls = (0..100).map(|_| connection.call(call("hang", json!({}), updates(false).0)));
+        let calls = (0..100).map(|_| connection.call(call("hang", json!({}), updates(AcceptedInput::default()).0)));
         let mut calls = Vec::from_iter(calls.map(Box::pin));
         for call in &mut calls {
             assert!(futures_util::poll!(call.as_mut()).is_pending());

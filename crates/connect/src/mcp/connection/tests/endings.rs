@@ -109,7 +109,7 @@ async fn requests_above_the_write_queue_are_refused_and_others_wait() {
 #[tokio::test]
 async fn a_server_that_closes_its_stdin_has_ended() {
     let connection = legacy().await;
-    let closed = connection.call(call("close_stdin", json!({}), updates(false).0));
+    let closed = connection.call(call("close_stdin", json!({}), updates(AcceptedInput::default()).0));
     let feeding = async {
         // The pipe is closed some time after the call was written, and then takes no more probes.
         loop {

@@ -12,7 +12,7 @@ use crate::{
     mcp::{
         connection::ConnectError,
         error,
-        wire::{EndCause, QuestionKind, Unsent},
+        wire::{EndCause, Unsent},
     },
     rest::{Auth, Rest, Secret, Upstreams},
 };
@@ -100,7 +100,7 @@ async fn updates_and_questions_of_concurrent_calls_are_never_mixed_up() {
     let connection = server.connect(Era::Legacy).await;
     let calls = (0..16).map(async |number: usize| {
         let who = format!("caller {number}");
-        let (sender, mut receiver) = updates(true);
+        let (sender, mut receiver) = updates(ALL);
         let tool = if number.is_multiple_of(2) { "work" } else { "elicit" };
         let call = connection.call(call(tool, json!({"who": who}), sender));
         let reading = async {
@@ -110,7 +110,7 @@ async fn updates_and_questions_of_concurrent_calls_are_never_mixed_up() {
                     Update::Progress { done, .. } => seen.push(done.to_string()),
                     Update::Log { text, .. } => seen.push(text),
                     Update::Question(question) => {
-                        assert_eq!(question.kind, QuestionKind::Elicitation);
+                        assert_eq!(question.kind, InputKind::Form);
                         assert_eq!(question.params, format!(r#"{{"message": "{who}"}}"#));
                         question.answer(&json!({"action": "accept", "content": {"who": who}}));
                     }
@@ -185,7 +185,7 @@ async fn a_cancelled_call_closes_its_stream() {
         let server = HttpServer::start(&["no-get"]).await;
         let connection = server.connect(era).await;
         {
-            let waiting = connection.call(call("wait", json!({}), updates(false).0));
+            let waiting = connection.call(call("wait", json!({}), updates(AcceptedInput::default()).0));
             tokio::select! {
                 biased;
                 _ = waiting => panic!("the call waits"),

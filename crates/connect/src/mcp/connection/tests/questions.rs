@@ -1,10 +1,7 @@
 //! Requests of a server: who gets them, and what the server gets.
 
 use super::*;
-use crate::mcp::{
-    connection::Root,
-    wire::{Question, QuestionKind},
-};
+use crate::mcp::{connection::Root, wire::Question};
 
 /// The next question of a call.
 async fn question(receiver: &mut UpdateReceiver) -> Question {
@@ -20,10 +17,10 @@ async fn question(receiver: &mut UpdateReceiver) -> Question {
 #[tokio::test]
 async fn a_question_reaches_the_only_call_and_its_answer_reaches_the_server() {
     let connection = legacy().await;
-    let (sender, mut receiver) = updates(true);
+    let (sender, mut receiver) = updates(ALL);
     let answer = async {
         let question = question(&mut receiver).await;
-        assert_eq!(question.kind, QuestionKind::Elicitation);
+        assert_eq!(question.kind, InputKind::Form);
         // A schema that the types of the protocol do not allow passes unread.
         let params: Value = serde_json::from_str(&question.params).unwrap();
         assert_eq!(params["requestedSchema"]["properties"]["city"], json!({"type": "object"}));
@@ -38,7 +35,7 @@ async fn a_question_reaches_the_only_call_and_its_answer_reaches_the_server() {
 #[tokio::test]
 async fn a_dropped_question_and_one_that_no_caller_can_answer_are_declined() {
     let connection = legacy().await;
-    let (sender, mut receiver) = updates(true);
+    let (sender, mut receiver) = updates(ALL);
     let drop_question = async { drop(question(&mut receiver).await) };
     let (result, ()) = tokio::join!(connection.call(call("elicit", json!({}), sender)), drop_question);
     assert_eq!(content_text(&result.unwrap()), r#"{"action": "decline"}"#);
@@ -51,8 +48,8 @@ async fn a_dropped_question_and_one_that_no_caller_can_answer_are_declined() {
 #[tokio::test]
 async fn a_question_while_two_calls_run_is_declined() {
     let connection = legacy().await;
-    let (first, mut asked_first) = updates(true);
-    let (second, mut asked_second) = updates(true);
+    let (first, mut asked_first) = updates(ALL);
+    let (second, mut asked_second) = updates(ALL);
     let hanging = connection.call(call("hang", json!({}), first));
     let elicited = tokio::select! {
         biased;
@@ -62,7 +59,7 @@ async fn a_question_while_two_calls_run_is_declined() {
     assert_eq!(content_text(&elicited.unwrap()), r#"{"action": "decline"}"#);
     assert!(asked_first.try_next().is_none() && asked_second.try_next().is_none());
     // The first call was cancelled, but the server may go on with it and ask for it.
-    let (third, mut asked_third) = updates(true);
+    let (third, mut asked_third) = updates(ALL);
     let elicited = connection.call(call("elicit", json!({}), third)).await.unwrap();
     assert_eq!(content_text(&elicited), r#"{"action": "decline"}"#);
     assert!(asked_third.try_next().is_none());
@@ -78,7 +75,7 @@ async fn roots_are_the_configured_ones() {
 #[tokio::test]
 async fn a_repeated_question_id_ends_the_connection() {
     let connection = legacy().await;
-    let (sender, mut receiver) = updates(true);
+    let (sender, mut receiver) = updates(ALL);
     let lost = connection.call(call("same_question", json!({}), sender)).await;
     let Err(RequestError::Lost(end)) = lost else { panic!("{lost:?}") };
     assert!(end.to_string().contains("id of a request again"), "{end}");
@@ -88,7 +85,7 @@ async fn a_repeated_question_id_ends_the_connection() {
 #[tokio::test]
 async fn the_modern_era_has_no_requests_of_a_server() {
     let connection = connect(server(&[]), Era::Modern, &options()).await;
-    let (sender, mut receiver) = updates(true);
+    let (sender, mut receiver) = updates(ALL);
     let result = connection.call(call("elicit", json!({}), sender)).await.unwrap();
     assert!(content_text(&result).contains("does not support"), "{result}");
     assert!(receiver.try_next().is_none());

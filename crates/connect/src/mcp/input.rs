@@ -1,0 +1,135 @@
+//! Input requests of a server: elicitation, sampling, roots.
+//!
+//! In: questions of a server about a running call, or a result that asks for input. Out: the answers of the call's caller, as the
+//! protocol wants them. What the caller cannot answer is declined; where the protocol has no word for that, the call ends.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
+use serde_json::{Value, json};
+use toolhub_core::{BoxFuture, CallContext, InputError, InputKind, InputRequest, ToolError};
+
+use super::{
+    accepted_input::AcceptedInput,
+    connection::InputAnswers,
+    reply::InputRequired,
+    wire::{JsonRpcFailure, Question},
+};
+use crate::secret_mask::SecretMask;
+
+/// How often a server may ask during one call.
+pub(super) const MAX_ROUNDS: usize = 10;
+/// JSON-RPC error code: a person has to visit addresses first.
+pub(super) const URL_ELICITATION_REQUIRED: i32 = -32042;
+
+/// The questions about one call while it runs.
+pub(super) struct Questions<'a> {
+    context: &'a CallContext,
+    secrets: &'a SecretMask,
+    asked: usize,
+    open: FuturesUnordered<BoxFuture<'a, ()>>,
+}
+
+impl<'a> Questions<'a> {
+    pub(super) fn new(context: &'a CallContext, secrets: &'a SecretMask) -> Self {
+        Self { context, secrets, asked: 0, open: FuturesUnordered::new() }
+    }
+
+    /// Asks the caller. A question that is dropped is declined.
+    pub(super) fn ask(&mut self, question: Question) {
+        self.asked += 1;
+        let Ok(mut params) = serde_json::from_str::<Value>(&question.params) else { return };
+        if self.asked > MAX_ROUNDS {
+            return;
+        }
+        self.secrets.value(&mut params);
+        let request = InputRequest { kind: question.kind, params };
+        let context = self.context;
+        self.open.push(Box::pin(async move {
+            if let Ok(answer) = context.request_input(request).await
+                && answer.is_object()
+            {
+                question.answer(&answer);
+            }
+        }));
+    }
+
+    /// Waits until a question is answered; for ever if none is open.
+    pub(super) async fn answered(&mut self) {
+        if self.open.next().await.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// Who answers the input requests of a result.
+pub(super) struct Answerer<'a> {
+    pub(super) context: &'a CallContext,
+    pub(super) accepted: AcceptedInput,
+    /// The roots of the config, as in the protocol.
+    pub(super) roots: &'a [Value],
+}
+
+impl Answerer<'_> {
+    /// The answers to the input requests of a result.
+    ///
+    /// # Errors
+    /// When the caller cannot give one of them.
+    pub(super) async fn answer(&self, asked: InputRequired) -> Result<InputAnswers, ToolError> {
+        let InputRequired { requests, request_state } = asked;
+        let answers = join_all(requests.into_iter().map(async |(key, request)| {
+            let answer = self.answer_one(request).await?;
+            Ok::<_, ToolError>((key, answer))
+        }));
+        let responses = answers.await.into_iter().collect::<Result<BTreeMap<_, _>, _>>()?;
+        Ok(InputAnswers { responses, state: request_state })
+    }
+
+    async fn answer_one(&self, mut request: Value) -> Result<Value, ToolError> {
+        let params = request.get_mut("params").map(Value::take).filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let kind = input_kind(request["method"].as_str().unwrap_or_default(), params["mode"].as_str());
+        match kind {
+            Some(InputKind::Roots) if !self.roots.is_empty() => Ok(json!({"roots": self.roots})),
+            Some(kind) if self.accepted.contains(kind) => {
+                let answer = self.context.request_input(InputRequest { kind, params }).await;
+                match (answer, kind) {
+                    (Ok(answer), _) if answer.is_object() => Ok(answer),
+                    (Err(InputError::TimedOut), InputKind::Form | InputKind::Url) => Ok(json!({"action": "cancel"})),
+                    (_, InputKind::Form | InputKind::Url) => Ok(json!({"action": "decline"})),
+                    _ => Err(ToolError::refused("The caller declined a request of the tool.")),
+                }
+            }
+            _ => Err(ToolError::refused("The tool asks its caller for input, which this caller cannot give.")),
+        }
+    }
+
+    /// Asks the caller to visit the addresses that a server names in an error. The call may be made again after it.
+    ///
+    /// # Errors
+    /// When the caller cannot, or does not want to.
+    pub(super) async fn visit(&self, failure: JsonRpcFailure) -> Result<(), ToolError> {
+        let elicitations = failure.data.and_then(|mut data| data.get_mut("elicitations").map(Value::take));
+        let Some(Value::Array(elicitations)) = elicitations.filter(|_| self.accepted.url) else {
+            let text = "The tool needs a person to open a page in a browser first, which this caller cannot ask for.";
+            return Err(ToolError::refused(text));
+        };
+        for params in elicitations.into_iter().take(MAX_ROUNDS) {
+            let answer = self.context.request_input(InputRequest { kind: InputKind::Url, params }).await;
+            if answer.ok().as_ref().and_then(|answer| answer["action"].as_str()) != Some("accept") {
+                return Err(ToolError::refused("The caller did not open the page that the tool needs."));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a request of a server asks for.
+fn input_kind(method: &str, mode: Option<&str>) -> Option<InputKind> {
+    match method {
+        "elicitation/create" if mode == Some("url") => Some(InputKind::Url),
+        "elicitation/create" => Some(InputKind::Form),
+        "sampling/createMessage" => Some(InputKind::Sampling),
+        "roots/list" => Some(InputKind::Roots),
+        _ => None,
+    }
+}
