@@ -95,6 +95,7 @@ class Handler(BaseHTTPRequestHandler):
             self.stream()
             return self.event(resumed[last])
         if "no-get" in flags:
+            note("refused a stream")
             return self.body(405, "")
         self.stream()
         self.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
