@@ -48,7 +48,9 @@ impl Executor for McpExecutor {
                     CallEnd::VisitRequired(failure) => answerer.visit(failure).await?,
                 }
             }
-            Err(ToolError::refused(format!("The tool asked its caller for input {MAX_ROUNDS} times, and was given up.")))
+            Err(ToolError::refused(format!(
+                "The tool asked its caller for input {MAX_ROUNDS} times, and was given up."
+            )))
         })
     }
 

@@ -159,7 +159,8 @@ impl CallContext {
 
     /// The deadline of this attempt, with its own timeout. Moves like that of the call.
     pub(crate) fn attempt_deadline(&self, timeout: Option<Duration>) -> Instant {
-        let own = timeout.map(|timeout| clock::deadline_after(self.started_at(), timeout.saturating_add(self.paused_time())));
+        let own =
+            timeout.map(|timeout| clock::deadline_after(self.started_at(), timeout.saturating_add(self.paused_time())));
         own.map_or(self.deadline(), |own| own.min(self.deadline()))
     }
 

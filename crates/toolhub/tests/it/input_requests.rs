@@ -167,8 +167,5 @@ async fn amounts_and_log_lines_of_a_tool_reach_its_caller_in_order() {
             _ => None,
         })
         .collect();
-    assert_eq!(
-        events,
-        ["reading Some(3.0) Some(12.0)", "[warning] row 4 is empty", "writing Some(7.0) None"]
-    );
+    assert_eq!(events, ["reading Some(3.0) Some(12.0)", "[warning] row 4 is empty", "writing Some(7.0) None"]);
 }

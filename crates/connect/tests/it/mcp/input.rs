@@ -38,7 +38,9 @@ impl InputHandler for Caller {
 
     fn answer(&self, request: InputRequest) -> BoxFuture<'_, Option<Value>> {
         let answer = match request.kind {
-            InputKind::Sampling => json!({"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}),
+            InputKind::Sampling => {
+                json!({"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"})
+            }
             InputKind::Roots => json!({"roots": [{"uri": "file:///caller"}]}),
             _ => json!({"action": "accept", "content": {"for": request.params["message"]}}),
         };
@@ -142,7 +144,8 @@ async fn input_requests_of_concurrent_calls_of_several_tenants_are_not_mixed_up(
         let mut recorder = EventRecorder::new(&hub);
         let calls: Vec<_> = (0..64)
             .map(|number| {
-                let (tenant, mark) = (Tenant::new(format!("tenant{}", number % 8)).unwrap(), format!("{round}-{number}"));
+                let (tenant, mark) =
+                    (Tenant::new(format!("tenant{}", number % 8)).unwrap(), format!("{round}-{number}"));
                 let caller = Caller::new(&[InputKind::Form]);
                 let call = hub.call("t__input", json!({"mark": mark})).tenant(tenant).input(caller.clone()).start();
                 (call, mark, caller)
