@@ -22,5 +22,6 @@ mod source;
 mod supervisor;
 mod wire;
 
+pub(crate) use server::NamedToolSettings;
 pub use server::{McpServer, McpServerError, Protocol};
 pub use source::McpSource;

@@ -51,6 +51,7 @@ pub use status::{StatusScope, ToolStatusInfo};
 pub use thread_context::{InstanceGuard, ThreadContext, Threads};
 pub use threads::ThreadError;
 
+use self::sources::Owner;
 use crate::{
     artifact::{self, Artifact},
     engine::Engine,
@@ -123,13 +124,14 @@ impl ToolHub {
     /// # Errors
     /// When one of them cannot be registered; every problem of every tool is reported.
     pub fn register_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
-        let new = self.build_tools(tools);
+        let (new, sources) = self.build_tools(tools);
         let names: Vec<_> = new.tools.iter().map(|tool| tool.definition.name.clone()).collect();
         self.engine.registry.add(new, &self.engine.services.state)?;
         self.engine.services.availability_changed.notify_one();
         for tool_name in names {
             self.emit(EventKind::ToolRegistered { tool_name });
         }
+        sources.into_iter().for_each(|source| self.start_source(source, Owner::Tool));
         Ok(())
     }
 
@@ -157,9 +159,22 @@ impl ToolHub {
         self.register_kind(tool, &Kind::Rest)
     }
 
+    /// Adds one tool of an MCP server, made with `toolhub::mcp::McpServer::single_tool`. It appears when its server is connected.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register), and when the tool is something else.
+    pub fn register_mcp(&self, tool: ToolBuilder) -> Result<(), RegistryError> {
+        self.register_kind(tool, &Kind::Mcp)
+    }
+
     /// Removes a tool and closes its instances and connections. Running calls continue. Tools that depend on it stay registered and wait
     /// for it.
     pub async fn unregister(&self, name: &str) -> Option<Arc<Tool>> {
+        if self.has_own_source(name) {
+            let tool = self.get(name);
+            self.remove_source(name).await;
+            return tool;
+        }
         let tool = self.engine.registry.remove(&ToolName::new(name).ok()?)?;
         self.finish_removal(&tool).await;
         Some(tool)
@@ -167,9 +182,14 @@ impl ToolHub {
 
     /// Removes all tools; returns how many there were.
     pub async fn clear(&self) -> usize {
+        let own_sources: Vec<_> =
+            self.sources().into_iter().filter(|source| self.has_own_source(source.name())).collect();
         let before = self.engine.registry.clear();
         for tool in before.list(&ToolFilter::default()) {
             self.finish_removal(&tool).await;
+        }
+        for source in own_sources {
+            self.remove_source(source.name()).await;
         }
         let removed = before.len();
         self.emit(EventKind::HubCleared { removed });
@@ -313,13 +333,26 @@ impl ToolHub {
         Err(RegistryError::Refused { tool: tool_name, reason })
     }
 
-    fn build_tools(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> BuiltTools {
+    /// Builds tools, except those that have a source of their own; returns these sources too.
+    fn build_tools(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> (BuiltTools, Vec<Arc<dyn ToolSource>>) {
         let Engine { executors, hooks, scheduler, services, .. } = &*self.engine;
         let context = BuildContext { executors, hooks, scheduler, services };
         let registered_at = self.engine.started_at.get().map(|_| self.now());
-        let mut built = BuiltTools::build(tools, &context);
+        let (own, sourced): (Vec<_>, Vec<_>) =
+            tools.into_iter().map(sources::split_own).partition(|(_, source)| source.is_none());
+        let mut built = BuiltTools::build(own.into_iter().map(|(tool, _)| tool), &context);
         built.tools.iter_mut().for_each(|tool| tool.registered_at = registered_at);
-        built
+        let mut started = Vec::new();
+        for (tool, source) in sourced {
+            match tool.check_sourced() {
+                Ok(name) => {
+                    built.sourced.push(name);
+                    started.extend(source);
+                }
+                Err(problem) => built.problems.push(problem),
+            }
+        }
+        (built, started)
     }
 
     async fn finish_removal(&self, tool: &Arc<Tool>) {

@@ -13,7 +13,7 @@ mod tools;
 mod toolset;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -58,6 +58,19 @@ impl RegistrySettings {
     fn may_be_added(&self, name: &ToolName) -> bool {
         self.sources.values().flatten().any(|names| names.matches(name))
     }
+
+    /// Declares the sources that have the names of their tools.
+    fn declare_sourced(&mut self, new: &mut BuiltTools) {
+        for name in &new.sourced {
+            match self.sources.entry(SmolStr::new(name.as_str())) {
+                Entry::Vacant(vacant) => drop(vacant.insert(Glob::new(name.as_str()).into_iter().collect())),
+                Entry::Occupied(_) => {
+                    let reason = format!("there is a source of tools named `{name}`; choose another name");
+                    new.problems.push(RegistryError::Refused { tool: name.clone(), reason });
+                }
+            }
+        }
+    }
 }
 
 impl Registry {
@@ -80,33 +93,49 @@ impl Registry {
     }
 
     /// Adds tools, all or none. The settings of their states are applied in `states` before the tools can be called.
-    pub(crate) fn add(&self, new: BuiltTools, states: &StateManager) -> Result<(), RegistryError> {
-        let settings = self.lock_settings();
-        self.current.store(Arc::new(with_state_settings(self.current.load().with_added(new, &settings)?, states)?));
+    pub(crate) fn add(&self, mut new: BuiltTools, states: &StateManager) -> Result<(), RegistryError> {
+        let mut settings = self.lock_settings();
+        let sources = settings.sources.clone();
+        settings.declare_sourced(&mut new);
+        let added = self.current.load().with_added(new, &settings).and_then(|tools| with_state_settings(tools, states));
+        match added {
+            Ok(tools) => self.current.store(Arc::new(tools)),
+            Err(error) => {
+                settings.sources = sources;
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
-    /// Removes tools, adds or replaces others, and applies new policies, if given. `on_apply` runs under the same lock, so that
-    /// no other change comes in between. Returns the snapshots before and after.
+    /// Removes tools, and sources with their tools, adds or replaces others, and applies new policies, if given. `on_apply` runs
+    /// under the same lock, so that no other change comes in between. Returns the snapshots before and after.
     pub(crate) fn apply(
         &self,
         (removed, mut new): (&[ToolName], BuiltTools),
+        removed_sources: &[SmolStr],
         policies: Option<PolicySet>,
         states: &StateManager,
         on_apply: impl FnOnce(),
     ) -> Result<(Arc<Tools>, Arc<Tools>), RegistryError> {
         let mut settings = self.lock_settings();
-        let current = settings.policies.clone();
+        let (current, sources) = (settings.policies.clone(), settings.sources.clone());
         settings.policies = policies.map_or_else(|| current.clone(), Arc::new);
+        removed_sources.iter().for_each(|source| drop(settings.sources.remove(source)));
+        settings.declare_sourced(&mut new);
         let before = self.snapshot();
-        let replaced: Vec<ToolName> = new.tools.iter().map(|tool| tool.definition.name.clone()).collect();
-        new.problems.extend(replaced.iter().filter_map(|name| before.owner_conflict(name, None)));
-        let retained = before.retained(removed.iter().chain(&replaced), &settings.policies);
+        let of_sources: Vec<ToolName> =
+            removed_sources.iter().flat_map(|source| before.names_of_source(source)).collect();
+        let others = before.without_all(&of_sources);
+        let replaced = new.tools.iter().map(|tool| &tool.definition.name).chain(&new.sourced);
+        let replaced: Vec<ToolName> = replaced.cloned().collect();
+        new.problems.extend(replaced.iter().filter_map(|name| others.owner_conflict(name, None)));
+        let retained = others.retained(removed.iter().chain(&replaced), &settings.policies);
         let applied = retained.with_added(new, &settings).and_then(|tools| with_state_settings(tools, states));
         let after = match applied {
             Ok(after) => Arc::new(after),
             Err(error) => {
-                settings.policies = current;
+                (settings.policies, settings.sources) = (current, sources);
                 return Err(error);
             }
         };

@@ -6,7 +6,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use toolhub::{
-    BuildError, BusinessStateConfig, HubBuilder, RegistryError, StateManagerConfig, ToolHub,
+    BuildError, BusinessStateConfig, RegistryError, StateManagerConfig, ToolHub,
     backend::{Backend, Memory},
 };
 
@@ -21,10 +21,10 @@ pub(crate) async fn dry_run(loaded: &LoadedConfig, known: &[Problem]) -> Vec<Pro
 /// Like [`dry_run`], and returns what is probably a mistake too.
 pub(crate) async fn dry_run_with_warnings(loaded: &LoadedConfig, known: &[Problem]) -> (Vec<Problem>, Vec<String>) {
     let builder = if known.is_empty() {
-        loaded.config.disabled_sources().fold(loaded.config.base_builder(), HubBuilder::source)
+        loaded.config.offline_builder()
     } else {
         let tools = loaded.config.tools.iter().filter(|(name, _)| !has_problem("tools", name, known));
-        ToolHub::builder().tools(tools.filter_map(|(name, tool)| tool.builder(name)))
+        ToolHub::builder().tools(tools.filter_map(|(name, tool)| tool.offline_builder(name)))
     };
     match builder.state_store_factory(memory_store).build().await {
         Ok(hub) => {

@@ -30,18 +30,25 @@ impl Config {
     /// A hub builder with all settings, MCP servers, and this store.
     pub(crate) fn hub_builder(&self, store: &StoreHandle) -> HubBuilder {
         let sources = self.mcp_servers.keys().filter_map(|name| self.mcp_source(name));
-        let builder = sources.fold(self.base_builder(), HubBuilder::source);
+        let tools = self.tools.iter().filter_map(|(name, tool)| tool.builder(name));
+        let builder = sources.fold(self.base_builder().tools(tools), HubBuilder::source);
         match store {
             StoreHandle::Memory(store) => builder.store(Arc::clone(store)),
             StoreHandle::Sqlite(store) => builder.store(Arc::clone(store)),
         }
     }
 
-    /// The same without MCP servers, and with the default store, in memory.
-    pub(crate) fn base_builder(&self) -> HubBuilder {
+    /// The same with the default store, in memory, and without connections to MCP servers: their tools never appear.
+    pub(crate) fn offline_builder(&self) -> HubBuilder {
+        let sources = self.mcp_servers.iter().filter_map(|(name, server)| server.disabled_source(name).ok());
+        let tools = self.tools.iter().filter_map(|(name, tool)| tool.offline_builder(name));
+        sources.fold(self.base_builder().tools(tools), HubBuilder::source)
+    }
+
+    /// A builder without tools and MCP servers.
+    fn base_builder(&self) -> HubBuilder {
         let (scheduler, threads) = (&self.scheduler, &self.threads);
         let mut builder = ToolHub::builder()
-            .tools(self.tool_builders())
             .default_policy(self.policies.defaults.clone())
             .status(self.status.clone())
             .state_manager(self.state.manager.clone())
@@ -74,28 +81,36 @@ impl Config {
         source.inspect_err(|error| tracing::error!(server = name, %error, "invalid MCP server")).ok()
     }
 
-    /// The MCP servers of the config, which declare the names of their tools and are never started.
-    pub(crate) fn disabled_sources(&self) -> impl Iterator<Item = McpSource> {
-        self.mcp_servers.iter().filter_map(|(name, server)| server.disabled_source(name).ok())
-    }
-
     /// Whether the config defines a tool of this name, or has an enabled MCP server that may bring it.
     pub(crate) fn may_have_tool(&self, name: &str) -> bool {
         let brings = |(server, plan): (&String, &McpServerPlan)| plan.is_enabled() && plan.may_have_tool(server, name);
         self.tools.contains_key(name) || self.mcp_servers.iter().any(brings)
     }
 
-    /// Builders of all tools.
-    pub(crate) fn tool_builders(&self) -> Vec<ToolBuilder> {
-        self.tools.iter().filter_map(|(name, tool)| tool.builder(name)).collect()
+    /// The tools that were defined by the older config alone and are brought by an MCP server now, with their servers.
+    pub(crate) fn moved_to_servers<'a>(
+        &'a self,
+        old: &'a Self,
+        plan: &'a ChangePlan,
+    ) -> impl Iterator<Item = (&'a String, &'a str)> {
+        let replaced = plan.replaced.iter();
+        replaced.filter_map(|name| match old.tools.get(name)?.mcp_server() {
+            None => Some((name, self.tools.get(name)?.mcp_server()?)),
+            Some(_) => None,
+        })
     }
 
-    /// The parts of a change to this config.
-    pub(crate) fn hub_update(&self, plan: &ChangePlan) -> HubUpdate {
+    /// The parts of a change from an older config to this one.
+    pub(crate) fn hub_update(&self, old: &Self, plan: &ChangePlan) -> HubUpdate {
         let put = plan.added.iter().chain(&plan.replaced);
         HubUpdate {
             put: put.filter_map(|name| self.tools.get(name)?.builder(name)).collect(),
-            remove: plan.removed.clone(),
+            remove: plan
+                .removed
+                .iter()
+                .chain(self.moved_to_servers(old, plan).map(|(name, _)| name))
+                .cloned()
+                .collect(),
             defaults: self.policies.defaults.clone(),
             policies: self.policies.limits.clone(),
             rules: self.policies.rules.clone(),

@@ -27,9 +27,6 @@ const KEYS: &[(&str, &str)] = &[
     ("tools.*.state.type", "business state is the only supported type; remove the key"),
 ];
 
-/// Keys of tool kinds that are not supported yet.
-const KINDS: &[(&str, &[&str])] = &[("MCP", &["server", "tool", "server_name", "server_url"])];
-
 /// Values, by key.
 const VALUES: &[(&str, &str, &str)] = &[
     (
@@ -42,7 +39,6 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tools.*.state.manager_type", "session", "sessions apply to all tools or none; set manager_type in [state]"),
     ("state.persistence_format", "pickle", "loading a pickle can execute arbitrary code; use \"sqlite\" or \"json\""),
     ("mcp_servers.*.instance", "per_thread", "connections per thread are not supported yet; omit the key"),
-    ("tools.*.kind", "mcp", "single MCP tools are not supported yet; add their server as [mcp_servers.NAME]"),
     ("tools.*.kind", "command", "a `command` is \"stateless\", or \"stateful\" if one process serves a whole thread"),
     ("tools.*.builtin", "weather", "`weather` calls the demo's own HTTP service, which only `toolhub demo` starts"),
     ("tools.*.builtin", "echo", "`echo` is not supported yet; another MCP server can be added as [mcp_servers.NAME]"),
@@ -50,14 +46,8 @@ const VALUES: &[(&str, &str, &str)] = &[
 
 /// The hint for a planned key.
 pub(crate) fn key_help(path: &Path) -> Option<String> {
-    if let Some((_, text)) = KEYS.iter().find(|(pattern, _)| matches_pattern(pattern, path)) {
-        return Some((*text).into());
-    }
-    let [KeySegment::Key(section), _, KeySegment::Key(last)] = path.0.as_slice() else { return None };
-    let (kind, _) = KINDS.iter().find(|(_, keys)| section == "tools" && keys.contains(&last.as_str()))?;
-    Some(format!(
-        "`{last}` is for single {kind} tools, which are not supported yet; add their server as [mcp_servers.NAME]"
-    ))
+    let found = KEYS.iter().find(|(pattern, _)| matches_pattern(pattern, path));
+    found.map(|(_, text)| (*text).into())
 }
 
 /// The hint for a planned value.

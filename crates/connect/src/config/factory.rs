@@ -15,7 +15,7 @@ use super::{
 };
 use crate::command::Guard;
 
-/// Builds a tool from its config: an HTTP request or a program. For your own functions, see [`ToolFactory`].
+/// Builds a tool from its config: an HTTP request, a program, or a tool of an MCP server. For your own functions, see [`ToolFactory`].
 ///
 /// ```
 /// use serde_json::json;
@@ -60,6 +60,7 @@ pub struct ToolFactory {
     functions: BTreeMap<String, BuildFn>,
     guard: Option<Guard>,
     config_env: Arc<dyn ConfigEnv>,
+    offline: bool,
 }
 
 type BuildFn = Arc<dyn Fn(&str) -> ToolBuilder + Send + Sync>;
@@ -75,7 +76,7 @@ pub(super) struct FunctionInfo {
 impl ToolFactory {
     /// A factory without functions and guard, with the environment and the working directory of this process.
     pub fn new() -> Self {
-        Self { functions: BTreeMap::new(), guard: None, config_env: Arc::new(ProcessEnv) }
+        Self { functions: BTreeMap::new(), guard: None, config_env: Arc::new(ProcessEnv), offline: false }
     }
 
     /// Registers a function for `builtin = "calculator"`. `build` creates a tool of the given name, once per config.
@@ -100,6 +101,12 @@ impl ToolFactory {
         self
     }
 
+    /// Does not connect to the MCP servers of tools, which therefore never appear. For checks.
+    pub fn offline(mut self) -> Self {
+        self.offline = true;
+        self
+    }
+
     /// Builds a tool.
     ///
     /// # Errors
@@ -113,6 +120,12 @@ impl ToolFactory {
         }
         schema_check::check(config, &json, &mut diagnostics);
         let plan = self.plan(&config.name, config, &KeyPath::default(), &mut diagnostics);
+        #[cfg(feature = "mcp")]
+        if let Some(server) = plan.as_ref().and_then(ToolPlan::mcp_server) {
+            let message = format!("`server` names the MCP server `{server}` of a config file");
+            let help = "write server_url = \"https://…\", or give the server the tool with `McpServer::tool_as`";
+            diagnostics.report(&KeyPath::of(["server"]), message, help);
+        }
         let problems = diagnostics.into_problems();
         let tool = plan.filter(|_| problems.is_empty()).and_then(|plan| self.build(&config.name, &plan));
         tool.ok_or_else(|| ToolConfigError { tool: config.name.clone(), problems })
@@ -131,7 +144,8 @@ impl ToolFactory {
         plan::plan(name, config, at, self, diagnostics)
     }
 
-    /// Builds the tool of a plan. `None` if the plan names an unknown function, which a plan of the same factory never does.
+    /// Builds the tool of a plan. `None` if the plan names an unknown function, which a plan of the same factory never does, or if it
+    /// belongs to the plan of an MCP server.
     #[must_use]
     pub fn build(&self, name: &str, plan: &ToolPlan) -> Option<ToolBuilder> {
         plan.tool(name, self)
@@ -152,6 +166,11 @@ impl ToolFactory {
 
     pub(super) fn build_function(&self, function: &str, name: &str) -> Option<ToolBuilder> {
         self.functions.get(function).map(|build| build(name))
+    }
+
+    #[cfg(feature = "mcp")]
+    pub(super) fn is_offline(&self) -> bool {
+        self.offline
     }
 
     pub(super) fn command_guard(&self) -> Option<&Guard> {

@@ -8,6 +8,8 @@ mod calls;
 mod command;
 #[cfg(feature = "mcp")]
 mod mcp;
+#[cfg(feature = "mcp")]
+mod mcp_tool;
 mod overrides;
 mod rest;
 mod source;
@@ -59,7 +61,8 @@ pub(super) fn plan(
     }
     let parameters = config.parameters.clone().map(|schema| Value::Object(schema.into_iter().collect::<Map<_, _>>()));
     // The parameters of a builtin are merged with its own schema and can be checked only after that.
-    if let (Some(Source::Rest(_) | Source::Command(_)), Some(schema)) = (&source, &parameters)
+    if let (Some(source), Some(schema)) = (&source, &parameters)
+        && !matches!(source, Source::Function(_))
         && let Err(error) = Schema::compile(schema.clone())
     {
         let help = "write a JSON Schema of type object, with a property for each argument";
@@ -87,6 +90,8 @@ impl ToolPlan {
             Source::Function(_) => Vec::new(),
             Source::Rest(rest) => rest.obstacles(at),
             Source::Command(command) => command.obstacles(at),
+            #[cfg(feature = "mcp")]
+            Source::Mcp(tool) => tool.obstacles(at),
         }
     }
 
@@ -94,9 +99,9 @@ impl ToolPlan {
     #[must_use]
     pub fn missing_keys(&self) -> Vec<&'static str> {
         let has_description = self.overrides.description.as_ref().is_some_and(|text| !text.trim().is_empty());
-        let (is_function, is_command) =
-            (matches!(self.source, Source::Function(_)), matches!(self.source, Source::Command(_)));
-        let description = (!is_function && !has_description).then_some("description");
+        let is_command = matches!(self.source, Source::Command(_));
+        let describes_itself = !is_command && !matches!(self.source, Source::Rest(_));
+        let description = (!describes_itself && !has_description).then_some("description");
         let parameters = (is_command && self.parameters.is_none()).then_some("parameters");
         description.into_iter().chain(parameters).collect()
     }
@@ -117,13 +122,46 @@ impl ToolPlan {
 
     /// Exempts hosts from the address guard, which refuses private and local addresses.
     pub fn allow_hosts(&mut self, hosts: &[String]) {
-        if let Source::Rest(rest) = &mut self.source {
-            rest.allow_hosts(hosts);
+        match &mut self.source {
+            Source::Rest(rest) => rest.allow_hosts(hosts),
+            #[cfg(feature = "mcp")]
+            Source::Mcp(tool) => tool.allow_hosts(hosts),
+            Source::Function(_) | Source::Command(_) => {}
         }
     }
 
-    /// Builds the tool. `None` if its function is unknown to the factory, which a plan of the same factory rules out.
+    /// Whether it has an MCP server of its own, which has the name of the tool.
+    #[cfg(feature = "mcp")]
+    #[must_use]
+    pub fn has_own_mcp_server(&self) -> bool {
+        matches!(&self.source, Source::Mcp(tool) if tool.server().is_none())
+    }
+
+    #[cfg(feature = "mcp")]
+    fn named_tool_settings(&self) -> Option<crate::mcp::NamedToolSettings> {
+        match &self.source {
+            Source::Mcp(tool) => Some(tool.settings(self)),
+            _ => None,
+        }
+    }
+
+    /// The MCP server whose tool it is, by name; such a tool is added to the plan of the server instead of being built.
+    #[cfg(feature = "mcp")]
+    #[must_use]
+    pub fn mcp_server(&self) -> Option<&str> {
+        match &self.source {
+            Source::Mcp(tool) => tool.server(),
+            _ => None,
+        }
+    }
+
+    /// Builds the tool. `None` if its function is unknown to the factory, which a plan of the same factory rules out, or if it
+    /// belongs to the plan of an MCP server.
     pub(super) fn tool(&self, name: &str, factory: &ToolFactory) -> Option<ToolBuilder> {
+        #[cfg(feature = "mcp")]
+        if let Source::Mcp(tool) = &self.source {
+            return tool.single_tool(name, self, factory.is_offline());
+        }
         let mut tool = match &self.source {
             Source::Function(function) => {
                 factory.build_function(&function.name, name)?.implementation(&json!({"builtin": function.name}))
@@ -133,6 +171,8 @@ impl ToolPlan {
                 let parameters = self.parameters.clone().unwrap_or_else(|| rest.parameters());
                 rest.request().tool_with(name, parameters)
             }
+            #[cfg(feature = "mcp")]
+            Source::Mcp(_) => return None,
         };
         if let Some(schema) = self.parameters.as_ref().filter(|_| !matches!(self.source, Source::Rest(_))) {
             tool = tool.parameters(schema.clone());

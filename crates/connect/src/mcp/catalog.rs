@@ -17,6 +17,7 @@ use std::{
 
 use toolhub_core::{Annotations, Glob, Kind, ToolBuilder, ToolName, offload, schema::Schema};
 
+use self::hints::OwnerHints;
 pub(crate) use self::{
     definition::SentDefinition,
     pages::{ListReader, RawList, Step},
@@ -32,6 +33,10 @@ pub(crate) struct CatalogOptions {
     pub(crate) include: Vec<Glob>,
     /// The tools not to offer.
     pub(crate) exclude: Vec<Glob>,
+    /// Tools that are offered under a name of their own, whatever the two lists say.
+    pub(crate) named: Vec<NamedTool>,
+    /// Whether only these are offered.
+    pub(crate) only_named: bool,
     /// Whether the server's hints are believed.
     pub(crate) trust: bool,
     /// Tools that change nothing.
@@ -42,6 +47,18 @@ pub(crate) struct CatalogOptions {
     pub(crate) param_headers: bool,
     /// The secrets that the server knows; definitions are shown to models.
     pub(crate) secrets: Arc<SecretMask>,
+}
+
+/// A tool with a name of its own.
+#[derive(Clone)]
+pub(crate) struct NamedTool {
+    pub(crate) name: ToolName,
+    /// The name by which the server knows it.
+    pub(crate) original_name: String,
+    /// Whether it changes nothing.
+    pub(crate) read_only: bool,
+    /// Whether it may be called twice.
+    pub(crate) idempotent: bool,
 }
 
 /// The tools of a server. The order does not depend on the order of the server's list.
@@ -55,6 +72,13 @@ pub(crate) struct Catalog {
     pub(crate) excluded: usize,
     /// What a person should know: what was cut, patterns that match nothing.
     pub(crate) notes: Vec<String>,
+}
+
+impl Catalog {
+    /// What the server sent for each tool, by original name.
+    pub(crate) fn definitions(&self) -> BTreeMap<&str, &SentDefinition> {
+        self.tools.iter().map(|tool| (tool.original_name.as_str(), &tool.definition)).collect()
+    }
 }
 
 /// A tool that can be registered.
@@ -112,13 +136,8 @@ fn read_list(list: &RawList, options: &CatalogOptions) -> Catalog {
     for (index, raw) in list.tools.iter().enumerate() {
         match tool::RawTool::parse(raw.get(), index) {
             Ok(raw) => {
-                let is_selected = options.selects(&raw.name);
                 names.insert(raw.name.clone());
-                if is_selected {
-                    found.push(raw);
-                } else {
-                    catalog.excluded += 1;
-                }
+                found.push(raw);
             }
             Err(quarantined) => catalog.quarantined.push(quarantined),
         }
@@ -127,19 +146,41 @@ fn read_list(list: &RawList, options: &CatalogOptions) -> Catalog {
     found.sort_by(|a, b| a.name.cmp(&b.name));
     let mut taken: BTreeMap<ToolName, String> = BTreeMap::new();
     for raw in found {
-        let name = ToolName::imported(&options.prefix, &raw.name);
-        let outcome = match taken.get(&name) {
-            Some(other) => Err(raw.quarantine(name_conflict(&raw.name, other, &name))),
-            None => raw.read(name, options),
-        };
-        match outcome {
-            Ok(tool) => {
-                taken.insert(tool.name.clone(), tool.original_name.clone());
-                catalog.tools.push(tool);
+        let owner = options.owner_hints(&raw.name);
+        let named = options.named.iter().filter(|named| named.original_name == raw.name);
+        let mut offered: Vec<(ToolName, OwnerHints)> = named
+            .map(|named| {
+                let (read_only, idempotent) =
+                    (owner.read_only || named.read_only, owner.idempotent || named.idempotent);
+                (named.name.clone(), OwnerHints { read_only, idempotent, ..owner })
+            })
+            .collect();
+        if options.selects(&raw.name) {
+            offered.push((ToolName::imported(&options.prefix, &raw.name), owner));
+        }
+        if offered.is_empty() {
+            catalog.excluded += 1;
+        }
+        for (name, owner) in offered {
+            let outcome = match taken.get(&name) {
+                Some(other) => Err(raw.quarantine(name_conflict(&raw.name, other, &name))),
+                None => raw.read(name, owner, options),
+            };
+            match outcome {
+                Ok(tool) => {
+                    taken.insert(tool.name.clone(), tool.original_name.clone());
+                    catalog.tools.push(tool);
+                }
+                Err(quarantined) => catalog.quarantined.push(quarantined),
             }
-            Err(quarantined) => catalog.quarantined.push(quarantined),
         }
     }
+    catalog.quarantined.extend(options.named.iter().filter(|named| !names.contains(&named.original_name)).map(
+        |named| {
+            let reason = format!("the server does not have it; `{}` cannot be offered", named.name);
+            Quarantined { original_name: named.original_name.clone(), reason }
+        },
+    ));
     catalog.quarantined.sort_by(|a, b| a.original_name.cmp(&b.original_name));
     catalog.notes.extend(list.cut.as_ref().map(ToString::to_string));
     catalog.notes.extend(options.unmatched(&names));
@@ -155,7 +196,18 @@ fn name_conflict(original: &str, other: &str, name: &ToolName) -> String {
 
 impl CatalogOptions {
     pub(crate) fn selects(&self, name: &str) -> bool {
-        (self.include.is_empty() || matches_any(&self.include, name)) && !matches_any(&self.exclude, name)
+        !self.only_named
+            && (self.include.is_empty() || matches_any(&self.include, name))
+            && !matches_any(&self.exclude, name)
+    }
+
+    /// What the owner says about a tool of this name.
+    fn owner_hints(&self, name: &str) -> OwnerHints {
+        OwnerHints {
+            trust: self.trust,
+            read_only: matches_any(&self.read_only, name),
+            idempotent: matches_any(&self.idempotent, name),
+        }
     }
 
     /// Notes about patterns that match no tool.

@@ -122,22 +122,30 @@ async fn find_pending(
     let memory = ServerMemory::new(hub.store(), &source.server.name);
     let remembered = memory.load(hub.now()).await?;
     let Some(pins) = remembered.pins else {
-        let all = catalog.tools.iter().map(|tool| (tool.original_name.clone(), tool.definition.clone())).collect();
+        let definitions = catalog.definitions().into_iter();
+        let all = definitions.map(|(name, definition)| (name.to_owned(), definition.clone())).collect();
         memory.save_pins(all, hub.now()).await?;
         if let Some(connection) = source.connections.current() {
             memory.save_server(connection.facts().era, true, hub.now()).await?;
         }
         return Ok(Vec::new());
     };
-    Ok(compare(&pins, catalog))
+    // The owner has asked for these by name, and sees them for the first time.
+    let is_asked_for = |tool: &PendingDefinition| {
+        tool.approved.is_none() && source.server.named_tools.values().any(|named| named.tool == tool.name)
+    };
+    let (asked_for, pending): (Vec<_>, Vec<_>) = compare(&pins, catalog).into_iter().partition(is_asked_for);
+    let asked_for = asked_for.into_iter().map(|tool| (tool.name, tool.current)).collect();
+    memory.save_pins(asked_for, hub.now()).await?;
+    Ok(pending)
 }
 
 fn compare(pins: &BTreeMap<String, SentDefinition>, catalog: &Catalog) -> Vec<PendingDefinition> {
-    let differs = |tool: &&ListedTool| pins.get(&tool.original_name) != Some(&tool.definition);
-    let pending = catalog.tools.iter().filter(differs).map(|tool| PendingDefinition {
-        name: tool.original_name.clone(),
-        approved: pins.get(&tool.original_name).cloned(),
-        current: tool.definition.clone(),
+    let changed = catalog.definitions().into_iter().filter(|(name, definition)| pins.get(*name) != Some(*definition));
+    let pending = changed.map(|(name, definition)| PendingDefinition {
+        name: name.to_owned(),
+        approved: pins.get(name).cloned(),
+        current: definition.clone(),
     });
     pending.collect()
 }
@@ -160,7 +168,8 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
         .implementation(&server.endpoint.implementation())
         .executor(Arc::new(executor))
         .policy(|own| *own = policy);
-    let builder = match server.refinements.get(&tool.original_name) {
+    let named = server.named_tools.get(tool.name.as_str()).map(|named| &named.refine);
+    let builder = match named.or_else(|| server.refinements.get(&tool.original_name)) {
         Some(refine) => refine(builder),
         None => builder,
     };

@@ -59,6 +59,8 @@ impl McpSource {
             prefix: server.tool_prefix().to_owned(),
             include: server.globs("include", &server.include)?,
             exclude: server.globs("exclude", &server.exclude)?,
+            named: server.catalog_names()?,
+            only_named: server.only_named,
             trust: server.trust,
             read_only: server.globs("read_only", &server.read_only)?,
             idempotent: server.globs("idempotent", &server.idempotent)?,

@@ -4,6 +4,7 @@ mod input;
 mod lifecycle;
 mod pins;
 mod real_servers;
+mod single_tools;
 mod stress;
 mod tools;
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use smol_str::SmolStr;
 
-use super::{BuildError, ToolHub};
+use super::{BuildError, ToolHub, sources::Owner};
 use crate::{
     execution::Tool,
     registry::{RegistryError, ToolBuilder, ToolFilter, Tools},
@@ -146,7 +147,7 @@ impl ToolHub {
         let HubChange { put, remove, policy_change, status } = change;
         let policies = policy_change
             .map(|PolicyChange { default_policy, policies, rules }| PolicySet::new(default_policy, policies, rules));
-        let new = self.build_tools(put);
+        let (new, sources) = self.build_tools(put);
         let policies = match policies.transpose() {
             Ok(policies) => policies,
             Err(problems) => {
@@ -157,12 +158,19 @@ impl ToolHub {
         // No tool can have an invalid name, so there is nothing to remove.
         let remove: Vec<ToolName> = remove.into_iter().filter_map(|name| ToolName::new(name).ok()).collect();
         let engine = &self.engine;
-        let (before, after) = engine.registry.apply((&remove, new), policies, &engine.services.state, || {
+        let put = new.tools.iter().map(|tool| &tool.definition.name).chain(&new.sourced);
+        let removed_sources = remove.iter().chain(put).filter(|name| self.has_own_source(name));
+        let removed_sources: Vec<SmolStr> = removed_sources.map(|name| SmolStr::new(name.as_str())).collect();
+        let states = &engine.services.state;
+        let (before, after) = engine.registry.apply((&remove, new), &removed_sources, policies, states, || {
             if let Some(settings) = status {
                 engine.statuses.update_settings(settings);
             }
         })?;
-        Ok(self.finish_change(&before, &after).await)
+        let ((), summary) =
+            futures_util::join!(self.stop_sources(&removed_sources), self.finish_change(&before, &after));
+        sources.into_iter().for_each(|source| self.start_source(source, Owner::Tool));
+        Ok(summary)
     }
 
     /// Emits the events of a change, and closes what the removed and replaced tools held.

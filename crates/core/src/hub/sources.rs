@@ -21,9 +21,9 @@ pub use handle::SourceHandle;
 pub use info::{DefinitionChange, SourceConnection, SourceInfo, SourceStatus, SourceTool, SourceToolState};
 
 use super::{ChangeSummary, ToolHub};
-use crate::{link::Link, tasks};
+use crate::{link::Link, registry::ToolBuilder, tasks};
 use toolhub_storage::latency::Latency;
-use toolhub_types::{error::CallError, language::Language, policy::Glob};
+use toolhub_types::{error::CallError, language::Language, policy::Glob, tool::Kind};
 
 /// How long a source that is removed may take to close its connections.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -76,8 +76,43 @@ struct SourceTable(Mutex<BTreeMap<SmolStr, SourceEntry>>);
 
 struct SourceEntry {
     source: Arc<dyn ToolSource>,
+    owner: Owner,
     stop: CancellationToken,
     task: JoinHandle<()>,
+}
+
+/// Whose source it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Hub,
+    /// The tool of the same name: it is added and removed with it.
+    Tool,
+}
+
+/// A source in a [`ToolBuilder`].
+struct OwnSource(Arc<dyn ToolSource>);
+
+impl ToolBuilder {
+    /// A tool that its own source registers when it is connected. The source has the name of the tool, adds no other, and is added and
+    /// removed with it.
+    pub fn from_source(kind: impl Into<Kind>, source: impl ToolSource) -> Self {
+        Self::new(source.name(), kind).own_source(Arc::new(OwnSource(Arc::new(source))))
+    }
+}
+
+/// Separates a tool from its own source.
+pub(super) fn split_own(mut tool: ToolBuilder) -> (ToolBuilder, Option<Arc<dyn ToolSource>>) {
+    let source = tool.take_own_source().and_then(|source| source.downcast::<OwnSource>().ok());
+    (tool, source.map(|source| source.0.clone()))
+}
+
+impl SourceEntry {
+    async fn stop(self) {
+        self.stop.cancel();
+        if tokio::time::timeout(STOP_TIMEOUT, self.task).await.is_err() {
+            tracing::warn!(source = self.source.name(), "a removed source of tools did not stop in time");
+        }
+    }
 }
 
 impl SourceTable {
@@ -93,7 +128,7 @@ impl ToolHub {
     /// When there is a source of this name.
     pub fn add_source(&self, source: Arc<dyn ToolSource>) -> Result<(), DuplicateSource> {
         self.declare_source(&*source)?;
-        self.start_source(source);
+        self.start_source(source, Owner::Hub);
         Ok(())
     }
 
@@ -106,7 +141,7 @@ impl ToolHub {
         }
     }
 
-    pub(super) fn start_source(&self, source: Arc<dyn ToolSource>) {
+    pub(super) fn start_source(&self, source: Arc<dyn ToolSource>, owner: Owner) {
         let name = SmolStr::new(source.name());
         let (stop, link) = (self.engine.stopped.child_token(), Link::default());
         let handle = SourceHandle::new(&self.engine, name.clone(), link, stop.clone());
@@ -117,20 +152,28 @@ impl ToolHub {
             handle.reset_link();
             running.clone().run(handle.clone())
         });
-        self.source_table().lock().insert(name, SourceEntry { source, stop, task });
+        self.source_table().lock().insert(name, SourceEntry { source, owner, stop, task });
     }
 
     /// Removes a source with its tools, and waits until it has closed its connections. Running calls may fail.
     /// Returns what changed; `None` if there is no such source.
     pub async fn remove_source(&self, name: &str) -> Option<ChangeSummary> {
-        let SourceEntry { stop, task, .. } = self.source_table().lock().remove(name)?;
+        let entry = self.source_table().lock().remove(name)?;
         let (before, after) = self.engine.registry.remove_source(&name.into());
         let summary = self.finish_change(&before, &after).await;
-        stop.cancel();
-        if tokio::time::timeout(STOP_TIMEOUT, task).await.is_err() {
-            tracing::warn!(source = name, "a removed source of tools did not stop in time");
-        }
+        entry.stop().await;
         Some(summary)
+    }
+
+    /// Stops sources whose tools were removed already.
+    pub(super) async fn stop_sources(&self, names: &[SmolStr]) {
+        let entries: Vec<_> = names.iter().filter_map(|name| self.source_table().lock().remove(name)).collect();
+        futures_util::future::join_all(entries.into_iter().map(SourceEntry::stop)).await;
+    }
+
+    /// Whether the tool of this name has a source of its own.
+    pub(super) fn has_own_source(&self, tool: &str) -> bool {
+        self.source_table().lock().get(tool).is_some_and(|entry| entry.owner == Owner::Tool)
     }
 
     /// All sources, sorted by name.

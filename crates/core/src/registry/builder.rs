@@ -5,7 +5,7 @@
 mod policy;
 mod state;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{any::Any, collections::HashMap, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde_json::{Value, json};
@@ -52,6 +52,8 @@ pub struct ToolBuilder {
     pending_approval: Option<Box<str>>,
     executor: Option<Arc<dyn Executor>>,
     instance_group: Option<InstanceGroup>,
+    /// The source that registers the tool instead; its type is known to `hub::sources`.
+    own_source: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The schema of the output; `build` checks one that is not compiled.
@@ -92,6 +94,7 @@ impl ToolBuilder {
             pending_approval: None,
             executor: None,
             instance_group: None,
+            own_source: None,
         }
     }
 
@@ -102,9 +105,10 @@ impl ToolBuilder {
     }
 
     /// A JSON Schema of the arguments, merged over the inferred one. It may add constraints, but must not contradict the
-    /// function's type.
+    /// function's type. The schema of an imported tool is replaced.
     pub fn parameters(mut self, schema: Value) -> Self {
         self.explicit_schema = Some(schema);
+        self.compiled_schema = None;
         self
     }
 
@@ -268,6 +272,32 @@ impl ToolBuilder {
     pub fn instance_group(mut self, group: &InstanceGroup) -> Self {
         self.instance_group = Some(group.clone());
         self
+    }
+
+    pub(crate) fn own_source(mut self, source: Arc<dyn Any + Send + Sync>) -> Self {
+        self.own_source = Some(source);
+        self
+    }
+
+    pub(crate) fn take_own_source(&mut self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.own_source.take()
+    }
+
+    /// Checks a tool that its own source registers: its name, and that it has no settings, which would be lost.
+    pub(crate) fn check_sourced(self) -> Result<ToolName, RegistryError> {
+        let name = ToolName::new(self.name)?;
+        reserved_names::check(&name)?;
+        let has_settings = self.description.is_some()
+            || self.explicit_schema.is_some()
+            || !self.depends_on.is_empty()
+            || self.annotations != Annotations::default()
+            || self.metadata != Metadata::default()
+            || self.policy != Policy::default();
+        if has_settings {
+            let reason = "its server defines it; change it in the closure that the server is given".into();
+            return Err(RegistryError::Refused { tool: name, reason });
+        }
+        Ok(name)
     }
 
     pub(crate) fn inferred_schema(mut self, schema: Value) -> Self {

@@ -13,6 +13,8 @@ pub(crate) struct BuiltTools {
     /// The names of those that could not be built.
     pub(crate) failed: Vec<ToolName>,
     pub(crate) problems: Vec<RegistryError>,
+    /// The names of those that a source of their own, with the same name, registers later.
+    pub(crate) sourced: Vec<ToolName>,
 }
 
 impl BuiltTools {

@@ -149,8 +149,9 @@ impl Tools {
     /// This list and the new tools, with the policies applied to them. No name may be taken already.
     /// All problems are reported together, also those of tools that could not be built.
     pub(super) fn with_added(&self, new: BuiltTools, settings: &RegistrySettings) -> Result<Self, RegistryError> {
-        let BuiltTools { tools, failed, mut problems } = new;
+        let BuiltTools { tools, failed, mut problems, sourced } = new;
         let mut by_name = self.by_name.clone();
+        problems.extend(sourced.into_iter().filter(|name| by_name.contains_key(name)).map(RegistryError::Duplicate));
         let mut names = Vec::with_capacity(tools.len());
         for mut tool in tools {
             tool.apply_policies(&settings.policies);

@@ -7,10 +7,13 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use toolhub::{
     command::Guard,
-    config::{McpServerConfig, McpServerPlan},
+    config::{McpServerConfig, McpServerPlan, ToolPlan},
 };
 
-use super::{super::tree::Path, Diagnostics, Tools};
+use super::{
+    super::{suggest::closest, tree::Path},
+    Diagnostics, Tools,
+};
 
 /// The servers as written, by name.
 pub(super) type RawServers = BTreeMap<String, McpServerConfig>;
@@ -39,7 +42,46 @@ pub(super) fn resolve(raw: &RawServers, tools: &Tools, diagnostics: &mut Diagnos
         }
         check_prefix(name, raw, tools, diagnostics);
     }
+    for (name, plan) in tools.iter().filter_map(|(name, tool)| Some((name, tool.plan()?))) {
+        add_tool(name, plan, raw, &mut servers, diagnostics);
+    }
     servers
+}
+
+/// Adds a tool of `[tools]` to the server that it names.
+fn add_tool(
+    name: &str,
+    plan: &ToolPlan,
+    raw: &RawServers,
+    servers: &mut McpServers,
+    diagnostics: &mut Diagnostics<'_>,
+) {
+    let at = Path::of(["tools", name]);
+    let Some(server) = plan.mcp_server() else {
+        if plan.has_own_mcp_server() && raw.contains_key(name) {
+            let message = format!("`{name}` is both a tool with its own MCP server and a server in [mcp_servers]");
+            diagnostics.report(&at, message, "rename one of them, or use `server` instead of `server_url`");
+        }
+        return;
+    };
+    match raw.get(server) {
+        None => {
+            let close = closest(server, raw.keys().map(String::as_str));
+            let help =
+                close.map_or_else(|| format!("add [mcp_servers.{server}]"), |close| format!("did you mean {close:?}?"));
+            diagnostics.report(&at.key("server"), format!("there is no MCP server named `{server}`"), help);
+        }
+        Some(section) if !section.enabled => {
+            let message = format!("the MCP server `{server}` is not enabled");
+            diagnostics.report(
+                &at.key("server"),
+                message,
+                format!("enable [mcp_servers.{server}], or disable the tool"),
+            );
+        }
+        // A server with problems has no plan.
+        Some(_) => drop(servers.get_mut(server).map(|server| server.add_tool(name, plan.clone()))),
+    }
 }
 
 /// Reports a prefix that another server has too, or that a tool of the config has in its name.

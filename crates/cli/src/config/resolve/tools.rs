@@ -203,11 +203,34 @@ impl Tool {
         }
     }
 
-    /// A builder of the tool. `None` if its builtin does not exist, which cannot happen for a resolved config.
+    /// A builder of the tool. `None` if an MCP server in the config brings it, or its builtin does not exist, which cannot happen
+    /// for a resolved config.
     pub(crate) fn builder(&self, name: &str) -> Option<ToolBuilder> {
+        self.build(name, &FACTORY)
+    }
+
+    /// Like [`builder`](Self::builder), for a hub that connects to no MCP server.
+    pub(crate) fn offline_builder(&self, name: &str) -> Option<ToolBuilder> {
+        self.build(name, &FACTORY.clone().offline())
+    }
+
+    fn build(&self, name: &str, factory: &ToolFactory) -> Option<ToolBuilder> {
         match self {
-            Self::Configured(plan) => FACTORY.build(name, plan),
+            Self::Configured(plan) => factory.build(name, plan),
             Self::Operation(operation) => Some(operation.tool_builder()),
+        }
+    }
+
+    /// The MCP server in the config that brings the tool.
+    pub(crate) fn mcp_server(&self) -> Option<&str> {
+        self.plan()?.mcp_server()
+    }
+
+    /// The plan of a tool with its own section.
+    pub(super) fn plan(&self) -> Option<&ToolPlan> {
+        match self {
+            Self::Configured(plan) => Some(plan),
+            Self::Operation(_) => None,
         }
     }
 }

@@ -94,7 +94,7 @@ async fn the_pieces_of_a_change_are_the_tools_that_changed_and_all_policies() {
         "[defaults]\ntimeout = \"1s\"\n[[policy]]\ndecision = \"ask\"\n[[limits]]\ntool = \"*\"\nconfirm = true\n\
          [tools.a]\nbuiltin = \"clock\"\n[tools.c]\nbuiltin = \"clock\"",
     );
-    let update = new.hub_update(&new.change_from(&old));
+    let update = new.hub_update(&old, &new.change_from(&old));
     assert_eq!((update.put.len(), update.remove), (1, vec!["b".to_owned()]));
     assert_eq!((update.rules.len(), update.policies.len()), (1, 1));
     assert_eq!(update.defaults.timeout, Some(Duration::from_secs(1)));

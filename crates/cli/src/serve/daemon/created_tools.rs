@@ -2,11 +2,17 @@
 //!
 //! In: a name and a definition. Out: the changed hub and store, or why not. `api_tools` reads, builds and stores the definitions.
 
+use std::time::Duration;
+
 use serde_json::Value;
-use toolhub::{HubChange, ToolBuilder, server::ToolChangeError};
+use toolhub::{HubChange, SourceConnection, ToolBuilder, server::ToolChangeError};
 
 use super::Daemon;
 use crate::serve::api_tools;
+
+/// How long to wait for the MCP server of a new tool, and how often to look.
+const CONNECT_WAIT: Duration = Duration::from_secs(15);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Daemon {
     /// Registers or replaces a tool and stores it. The hub is changed first and the store last, so that a crash in between leaves
@@ -23,7 +29,28 @@ impl Daemon {
         let tool = api_tools::build_new(name, request, hosts, |base| self.hub.get(base).is_some())?;
         let before = self.stored_tool(name).await?;
         self.apply_change(HubChange::tools_only().put(tool)).await?;
+        if let Err(why) = self.wait_for_own_server(name).await {
+            self.undo(name, before).await;
+            return Err(ToolChangeError::Refused(why));
+        }
         self.persist_tool(name, Some(request), before).await
+    }
+
+    /// Waits until the MCP server of a new tool, if it has one, has registered it.
+    async fn wait_for_own_server(&self, name: &str) -> Result<(), String> {
+        let Some(server) = self.hub.source(name) else { return Ok(()) };
+        let first_attempt = async {
+            while self.hub.get(name).is_none() && server.info().connection == SourceConnection::Connecting {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
+        let _ = tokio::time::timeout(CONNECT_WAIT, first_attempt).await;
+        if self.hub.get(name).is_some() {
+            return Ok(());
+        }
+        let info = server.info();
+        let reason = info.tools.into_iter().find_map(|tool| tool.reason).or(info.last_error);
+        Err(format!("its MCP server does not offer it: {}", reason.as_deref().unwrap_or("it does not answer")))
     }
 
     /// Builds a tool requested over the API, under the current config.
@@ -50,6 +77,12 @@ impl Daemon {
         before: Option<Value>,
     ) -> Result<(), ToolChangeError> {
         let Err(error) = api_tools::save(&self.backend(), name, request).await else { return Ok(()) };
+        self.undo(name, before).await;
+        Err(ToolChangeError::Store(error.to_string()))
+    }
+
+    /// Restores the tool of the definition from before, if there was one.
+    async fn undo(&self, name: &str, before: Option<Value>) {
         let previous = before.map(|before| self.tool_builder(name, &before)).transpose();
         let undone = match previous {
             Ok(Some(tool)) => self.apply_change(HubChange::tools_only().put(tool)).await,
@@ -59,7 +92,6 @@ impl Daemon {
         if let Err(error) = undone {
             tracing::error!(tool = name, %error, "cannot undo the change of a tool; it differs from its stored definition until the next restart");
         }
-        Err(ToolChangeError::Store(error.to_string()))
     }
 
     /// Removes a tool from the hub and from the store.
@@ -69,6 +101,10 @@ impl Daemon {
             return Err(ToolChangeError::Configured);
         }
         let before = self.stored_tool(name).await?;
+        if before.is_none() && self.hub.get(name).is_none() {
+            // It is the name of an MCP server in the config.
+            return Err(ToolChangeError::Configured);
+        }
         self.apply_change(HubChange::tools_only().remove(name)).await?;
         self.persist_tool(name, None, before).await
     }

@@ -25,7 +25,8 @@ impl Daemon {
         plan.needs_restart = next.config.change_from(&self.startup_config.config).needs_restart;
         let sections = next.config.changed_sections(&self.loaded().config);
         let plans = agents::build_plans(&next.config.agents).map_err(|error| HostControlError::Failed(error.into()))?;
-        let update = next.config.hub_update(&plan);
+        let old = self.loaded();
+        let update = next.config.hub_update(&old.config, &plan);
         let change = HubChange::replacing_policies().default_policy(update.defaults).status(update.status);
         let change = update.put.into_iter().fold(change, HubChange::put);
         // A stored tool that a configured one of the same name had replaced is registered again, as after a restart.
@@ -46,7 +47,6 @@ impl Daemon {
         }
         let change = update.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = update.rules.into_iter().fold(change, HubChange::rule);
-        let old = self.loaded();
         let (stop, start) = (&plan.stopped_servers, &plan.started_servers);
         let servers = ServerChange { old: &old.config, new: &next.config, stop, start };
         servers.apply(&self.hub).await.map_err(|error| HostControlError::Failed(error.into()))?;
@@ -57,6 +57,12 @@ impl Daemon {
                 return Err(HostControlError::Failed(error.into()));
             }
         };
+        // Their server may have found the names taken by the tools that were removed now.
+        for (_, server) in next.config.moved_to_servers(&old.config, &plan) {
+            if let Some(source) = self.hub.source(server) {
+                source.restart();
+            }
+        }
         if let (true, Some(ring)) = (plan.keys, self.keys.get()) {
             let keys: Vec<KeySetting> = next.config.auth.keys.iter().map(key_setting).collect();
             let messages =

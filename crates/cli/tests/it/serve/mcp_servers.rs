@@ -16,10 +16,10 @@ const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../connect/tests/mcp_
 
 const HTTP_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../connect/tests/mcp_servers/http_server.py");
 
-const QUIET: [(&str, &str); 1] = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
+pub(super) const QUIET: [(&str, &str); 1] = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off")];
 
 /// A folder with the list of tools of the test server.
-fn folder(tools: &[&str]) -> TempFolder {
+pub(super) fn folder(tools: &[&str]) -> TempFolder {
     let folder = TempFolder::new();
     set_tools(&folder, tools);
     folder
@@ -31,19 +31,19 @@ fn set_tools(folder: &TempFolder, tools: &[&str]) {
 }
 
 /// The section of a test server, all of whose tools are read-only.
-fn server(folder: &TempFolder, name: &str, more: &str) -> String {
+pub(super) fn server(folder: &TempFolder, name: &str, more: &str) -> String {
     let tools = folder.path().join("tools.json");
     format!(
         "[mcp_servers.{name}]\ncommand = \"python3\"\nargs = [{SERVER:?}]\nread_only = [\"*\"]\nenv = {{ TOOLS = {tools:?} }}\n{more}\n"
     )
 }
 
-fn run(folder: &TempFolder, arguments: &[&str]) -> RunOutput {
+pub(super) fn run(folder: &TempFolder, arguments: &[&str]) -> RunOutput {
     run_toolhub(folder.path(), arguments, &QUIET)
 }
 
 /// The output of a tool, once its server is connected.
-fn call(connection: &mut HttpConnection, tool: &str) -> Value {
+pub(super) fn call(connection: &mut HttpConnection, tool: &str) -> Value {
     for _ in 0..3_000 {
         let response = connection.send(&format!("POST /api/v1/tools/{tool}/calls"), "", "{\"arguments\": {}}");
         if response.status == 200 {
@@ -55,7 +55,7 @@ fn call(connection: &mut HttpConnection, tool: &str) -> Value {
     panic!("`{tool}` was never there");
 }
 
-fn reload(connection: &mut HttpConnection) -> Value {
+pub(super) fn reload(connection: &mut HttpConnection) -> Value {
     let response = connection.send("POST /api/v1/reload", "", "");
     assert_eq!(response.status, 200, "{}", response.text);
     response.json()
@@ -153,20 +153,25 @@ fn doctor_tries_each_server_and_check_starts_none() {
     assert!(fs::exists(started).expect("it can be looked at"));
 }
 
-/// The test server at an address, which wants a token.
-struct HttpServer {
+/// The test server at an address.
+pub(super) struct HttpServer {
     child: Child,
     port: String,
 }
 
 impl HttpServer {
-    fn start() -> Self {
+    /// With flags that say what it does; `auth` makes it want a token.
+    pub(super) fn start(flags: &[&str]) -> Self {
         let mut command = Command::new("python3");
-        let mut child = command.args([HTTP_SERVER, "auth"]).stdout(Stdio::piped()).spawn().expect("python3 is there");
+        let mut child = command.arg(HTTP_SERVER).args(flags).stdout(Stdio::piped()).spawn().expect("python3 is there");
         let mut port = String::new();
         let output = child.stdout.take().expect("its stdout is ours");
         BufReader::new(output).read_line(&mut port).expect("it prints its port");
         Self { child, port: port.trim().to_owned() }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
     }
 }
 
@@ -178,8 +183,8 @@ impl Drop for HttpServer {
 
 #[test]
 fn a_server_at_an_address_gets_the_credentials_of_the_config() {
-    let (folder, server) = (TempFolder::new(), HttpServer::start());
-    let url = format!("http://127.0.0.1:{}/mcp", server.port);
+    let (folder, server) = (TempFolder::new(), HttpServer::start(&["auth"]));
+    let url = server.url();
     let section = format!(
         "[mcp_servers.web]\nurl = {url:?}\nread_only = [\"*\"]\nheaders = {{ X-Team = \"blue\" }}\n\
          auth = {{ type = \"bearer\", token = {{ env = \"MCP_TOKEN\" }} }}\n"

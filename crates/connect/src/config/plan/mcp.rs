@@ -9,6 +9,7 @@ use toolhub_core::{Glob, Policy, ToolBuilder, ToolName};
 use toolhub_net::Url;
 
 use super::{
+    ToolPlan,
     command::{self, CommandPlan},
     overrides::{self, Overrides},
     rest::{self, RestPlan},
@@ -35,6 +36,8 @@ pub struct McpServerPlan {
     policy: Policy,
     roots: Vec<String>,
     tools: BTreeMap<String, Overrides>,
+    /// Tools of the config with names of their own, by name.
+    named_tools: BTreeMap<String, ToolPlan>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +73,14 @@ impl McpServerConfig {
         let tools =
             tools.map(|(tool, raw)| (tool.clone(), tool_overrides(raw, &at.key("tools").key(tool), diagnostics)));
         let tools = tools.collect();
-        Some(McpServerPlan { raw: self.clone(), endpoint: endpoint?, policy, roots, tools })
+        Some(McpServerPlan {
+            raw: self.clone(),
+            endpoint: endpoint?,
+            policy,
+            roots,
+            tools,
+            named_tools: BTreeMap::new(),
+        })
     }
 
     /// The prefix of the names of the tools of the server `name`.
@@ -102,13 +112,10 @@ fn check_names(name: &str, raw: &McpServerConfig, at: &KeyPath, diagnostics: &mu
 
 /// Determines how the server is reached; `None` if that is missing or ambiguous.
 fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<Endpoint> {
-    if let Some(address) = http_sse_address(raw) {
-        let help = match address {
-            Some(instead) => format!("use its streamable HTTP address; try url = {instead:?}, without `type`"),
-            None => "use its streamable HTTP address as `url`, without `type`; it often ends in /mcp".into(),
-        };
-        let key = if raw.transport == Some(McpTransport::Sse) { "type" } else { "url" };
-        diagnostics.report(&at.key(key), "servers that speak HTTP+SSE are not supported", help);
+    let is_sse = raw.transport == Some(McpTransport::Sse);
+    let instead = raw.url.as_deref().and_then(http_sse_address);
+    if is_sse || instead.is_some() {
+        report_http_sse(&at.key(if is_sse { "type" } else { "url" }), "url", instead.as_deref(), diagnostics);
         return None;
     }
     let (has_program, has_address) = (diagnostics.is_set(&at.key("command")), diagnostics.is_set(&at.key("url")));
@@ -147,26 +154,37 @@ fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'
 /// Resolves an address. It is not called with arguments, so a placeholder is a mistake.
 fn address(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> RestPlan {
     let plan = rest::resolve(&raw.request(), at, diagnostics);
+    check_arguments(&plan, at, diagnostics);
+    plan
+}
+
+pub(super) fn check_arguments(plan: &RestPlan, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) {
     if let Some(name) = plan.request().arguments().first() {
         let message = format!("`{{{name}}}` stands for an argument of a call, and a server has none");
         diagnostics.report(at, message, "write the value, or `${VARIABLE}`");
     }
-    plan
 }
 
-/// Whether the config names a server that speaks HTTP+SSE, and the streamable HTTP address to try, if it can be guessed.
-fn http_sse_address(raw: &McpServerConfig) -> Option<Option<String>> {
-    let url = raw.url.as_deref().and_then(|url| Url::parse(url).ok());
-    let instead = url.as_ref().and_then(|url| {
-        let base = url.path().trim_end_matches('/').strip_suffix("/sse")?;
-        let mut instead = url.clone();
-        instead.set_path(&format!("{base}/mcp"));
-        // Neither a password nor a key of the query is repeated.
-        instead.set_query(None);
-        let _ = (instead.set_username(""), instead.set_password(None));
-        Some(instead.to_string())
-    });
-    (raw.transport == Some(McpTransport::Sse) || instead.is_some()).then_some(instead)
+/// Reports a server that speaks HTTP+SSE; `url_key` is the key of its address.
+pub(super) fn report_http_sse(at: &KeyPath, url_key: &str, instead: Option<&str>, diagnostics: &mut Diagnostics<'_>) {
+    // Only a server has a `type`.
+    let suffix = if url_key == "url" { ", without `type`" } else { "" };
+    let help = match instead {
+        Some(instead) => format!("use its streamable HTTP address; try {url_key} = {instead:?}{suffix}"),
+        None => format!("use its streamable HTTP address as `{url_key}`{suffix}; it often ends in /mcp"),
+    };
+    diagnostics.report(at, "servers that speak HTTP+SSE are not supported", help);
+}
+
+/// The streamable HTTP address to try instead of one that is probably for HTTP+SSE.
+pub(super) fn http_sse_address(url: &str) -> Option<String> {
+    let mut instead = Url::parse(url).ok()?;
+    let path = format!("{}/mcp", instead.path().trim_end_matches('/').strip_suffix("/sse")?);
+    instead.set_path(&path);
+    // Neither a password nor a key of the query is repeated.
+    instead.set_query(None);
+    let _ = (instead.set_username(""), instead.set_password(None));
+    Some(instead.into())
 }
 
 /// A folder as a `file:` URI.
@@ -219,6 +237,11 @@ impl McpServerPlan {
     #[must_use]
     pub fn may_have_tool(&self, name: &str, tool: &str) -> bool {
         self.raw.may_have_tool(name, tool)
+    }
+
+    /// Offers the tool of this plan, which names this server.
+    pub fn add_tool(&mut self, name: &str, plan: ToolPlan) {
+        self.named_tools.insert(name.to_owned(), plan);
     }
 
     /// What keeps the server at `at` from being reached on this machine: a program or script that does not exist, or an address that
@@ -283,15 +306,17 @@ impl McpServerPlan {
             server = server.sampling();
         }
         server = self.roots.iter().fold(server, McpServer::root);
-        self.tools.iter().fold(server, |server, (tool, overrides)| {
+        let server = self.tools.iter().fold(server, |server, (tool, overrides)| {
             let overrides = overrides.clone();
             server.tool(tool, move |tool| overrides.apply(deny_read_only(tool, &overrides.annotations)))
-        })
+        });
+        let named = self.named_tools.iter().filter_map(|(name, plan)| Some((name, plan.named_tool_settings()?)));
+        named.fold(server, |server, (name, settings)| server.named_tool(name.clone(), settings))
     }
 }
 
 /// A tool that is not read-only after all may destroy something, unless the config says otherwise, and its results are not cached.
-fn deny_read_only(tool: ToolBuilder, annotations: &Annotations) -> ToolBuilder {
+pub(super) fn deny_read_only(tool: ToolBuilder, annotations: &Annotations) -> ToolBuilder {
     if annotations.read_only != Some(false) {
         return tool;
     }

@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RestPlan {
     raw: raw::Rest,
+    /// The key of `raw.url`.
+    url_key: &'static str,
     headers: Vec<(String, Header)>,
     auth: Option<rest::Auth>,
     ca_file: Option<PathBuf>,
@@ -44,6 +46,16 @@ fn url_userinfo(address: &str) -> Option<&str> {
 
 /// Resolves a request. Reports problems; the plan must not be used then.
 pub(super) fn resolve(raw: &raw::Rest, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> RestPlan {
+    resolve_with_url_key(raw, "url", at, diagnostics)
+}
+
+/// Resolves a request whose `url` has another key in the config.
+pub(super) fn resolve_with_url_key(
+    raw: &raw::Rest,
+    url_key: &'static str,
+    at: &KeyPath,
+    diagnostics: &mut Diagnostics<'_>,
+) -> RestPlan {
     let before = diagnostics.problems().len();
     check_address(raw, at, diagnostics);
     let has_address = diagnostics.problems().len() == before;
@@ -74,7 +86,7 @@ pub(super) fn resolve(raw: &raw::Rest, at: &KeyPath, diagnostics: &mut Diagnosti
     let ca_file = raw.ca_file.as_deref().map(|file| diagnostics.resolve_path(&at.key("ca_file"), file));
     let connection = raw.connection.as_ref().map(ConnectionStateConfig::from).unwrap_or_default();
     let secret_texts = diagnostics.env().secret_texts(at);
-    let plan = RestPlan { raw: raw.clone(), headers, auth, ca_file, connection, secret_texts };
+    let plan = RestPlan { raw: raw.clone(), url_key, headers, auth, ca_file, connection, secret_texts };
     let secrets = plan.secrets_to_redact();
     for RestError { setting, problem, .. } in plan.request().problems() {
         // `check_address` has already reported a missing or a second address.
@@ -136,8 +148,9 @@ impl RestPlan {
             "select" | "max_unpacked" => return at.key("result").key(section),
             "max_response" => return at.key("result").key("max_bytes"),
             "redirects" => return at.key("redirect_hosts"),
-            "path" if raw.path.is_none() => return at.key(if raw.url.is_some() { "url" } else { "base_url" }),
+            "path" if raw.path.is_none() => return at.key(if raw.url.is_some() { self.url_key } else { "base_url" }),
             "body" if raw.body.is_none() => "form",
+            "url" => self.url_key,
             other => other,
         };
         match (section, inside) {
@@ -156,7 +169,7 @@ impl RestPlan {
     pub(super) fn obstacles(&self, at: &KeyPath) -> Vec<Problem> {
         let raw = &self.raw;
         let policy = AddressPolicy::PublicOrHosts(raw.allow_hosts.clone());
-        let addresses = [("url", &raw.url), ("base_url", &raw.base_url), ("health_url", &raw.health_url)];
+        let addresses = [(self.url_key, &raw.url), ("base_url", &raw.base_url), ("health_url", &raw.health_url)];
         let refused = addresses.into_iter().filter_map(|(key, address)| {
             let url = Url::parse(address.as_deref()?).ok()?;
             let (host, range) = (url.host_str()?.to_owned(), policy.refusal_without_lookup(&url)?);

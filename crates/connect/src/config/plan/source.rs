@@ -1,9 +1,11 @@
-//! Determines what executes a tool: a builtin function, an HTTP request, or a program.
+//! Determines what executes a tool: a builtin function, an HTTP request, a program, or an MCP server.
 //!
 //! In: a `ToolConfig`. Out: one source, or problems: no source, several, or keys that do not apply to it.
 
 use toolhub_core::suggest;
 
+#[cfg(feature = "mcp")]
+use super::mcp_tool::{self, McpToolPlan};
 use super::{
     command::{self, CommandPlan},
     rest::{self, RestPlan},
@@ -20,6 +22,8 @@ pub(super) enum Source {
     Function(FunctionInfo),
     Rest(Box<RestPlan>),
     Command(Box<CommandPlan>),
+    #[cfg(feature = "mcp")]
+    Mcp(Box<McpToolPlan>),
 }
 
 /// Keys that apply only to REST tools and to command tools.
@@ -44,6 +48,10 @@ const REST_KEYS: [&str; 17] = [
 ];
 const COMMAND_KEYS: [&str; 8] = ["command", "args", "env", "pass_env", "cwd", "max_output", "max_line", "grace"];
 
+const MCP_KEYS: [&str; 3] = ["server", "server_url", "tool"];
+/// The keys of an HTTP request that apply to the address of an MCP server too.
+const SERVER_ADDRESS_KEYS: [&str; 5] = ["headers", "auth", "allow_hosts", "connection", "ca_file"];
+
 /// Finds the source; `None` if it is missing or ambiguous.
 pub(super) fn find(
     name: &str,
@@ -54,26 +62,35 @@ pub(super) fn find(
 ) -> Option<Source> {
     let (builtin, command) = (diagnostics.is_set(&at.key("builtin")), diagnostics.is_set(&at.key("command")));
     let address = ["url", "base_url"].iter().any(|key| diagnostics.is_set(&at.key(key)));
-    let rest = address || config.kind == Some(Kind::Rest) && !builtin && !command;
-    let source = match (builtin, rest, command) {
-        (true, false, false) => "builtin",
-        (false, true, false) => "REST tool",
-        (false, false, true) => "command",
-        (false, false, false) => {
+    let server = ["server", "server_url"].iter().any(|key| diagnostics.is_set(&at.key(key)));
+    let by_kind = |kind| config.kind == Some(kind) && !builtin && !command && !address && !server;
+    let (rest, mcp) = (address || by_kind(Kind::Rest), server || by_kind(Kind::Mcp));
+    let source = match (builtin, rest, command, mcp) {
+        (true, false, false, false) => "builtin",
+        (false, true, false, false) => "REST tool",
+        (false, false, true, false) => "command",
+        (false, false, false, true) => "tool of an MCP server",
+        (false, false, false, false) => {
             let name = if factory.describe_function(name).is_some() { name } else { "…" };
             let help = format!("add url = \"https://…\", or command = \"…\", or builtin = \"{name}\"");
             diagnostics.report(at, "the tool has no `url`, `command` or `builtin`", help);
             return None;
         }
-        _ => {
+        (_, _, _, false) => {
             let help = "keep one of `url`, `command` and `builtin`";
             diagnostics.report(at, "`url`, `command` and `builtin` exclude each other", help);
             return None;
         }
+        (_, _, _, true) => {
+            let help = "keep one of `server`, `server_url`, `url`, `command` and `builtin`";
+            diagnostics.report(at, "an MCP server and `url`, `command` or `builtin` exclude each other", help);
+            return None;
+        }
     };
-    let inapplicable =
-        REST_KEYS.iter().filter(|_| source != "REST tool").chain(COMMAND_KEYS.iter().filter(|_| source != "command"));
-    for key in inapplicable {
+    let applies_to_address = |key: &&&str| mcp && SERVER_ADDRESS_KEYS.contains(*key);
+    let inapplicable = REST_KEYS.iter().filter(|key| !rest && !applies_to_address(key));
+    let inapplicable = inapplicable.chain(COMMAND_KEYS.iter().filter(|_| !command));
+    for key in inapplicable.chain(MCP_KEYS.iter().filter(|_| !mcp)) {
         let path = at.key(key);
         if diagnostics.is_set(&path) {
             diagnostics.report(&path, format!("`{key}` does not apply to a {source}"), format!("remove `{key}`"));
@@ -83,6 +100,17 @@ pub(super) fn find(
         "REST tool" => {
             check_kind(config.kind, &[Kind::Rest], "an HTTP request", at, diagnostics);
             Some(Source::Rest(Box::new(rest::resolve(&config.rest, at, diagnostics))))
+        }
+        "tool of an MCP server" => {
+            check_kind(config.kind, &[Kind::Mcp], "a tool of an MCP server", at, diagnostics);
+            #[cfg(feature = "mcp")]
+            return mcp_tool::resolve(name, config, at, diagnostics).map(|plan| Source::Mcp(Box::new(plan)));
+            #[cfg(not(feature = "mcp"))]
+            {
+                let help = "enable the feature `mcp` of toolhub";
+                diagnostics.report(at, "this program was built without MCP servers", help);
+                None
+            }
         }
         "command" => {
             check_kind(config.kind, &[Kind::Stateless, Kind::Stateful], "a program", at, diagnostics);
@@ -127,6 +155,7 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::Stateless => "stateless",
         Kind::Stateful => "stateful",
         Kind::Rest => "rest",
+        Kind::Mcp => "mcp",
     }
 }
 
@@ -136,6 +165,8 @@ impl Source {
             Self::Function(function) => function.stateful,
             Self::Command(command) => command.stateful,
             Self::Rest(_) => false,
+            #[cfg(feature = "mcp")]
+            Self::Mcp(_) => false,
         }
     }
 
@@ -144,6 +175,9 @@ impl Source {
             Self::Function(function) => function.read_only,
             Self::Command(_) => false,
             Self::Rest(rest) => rest.is_read_only(),
+            // Only the server can tell, and the owner.
+            #[cfg(feature = "mcp")]
+            Self::Mcp(_) => false,
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::config::{KeyPath, PositiveDuration, Size};
 
 /// The config of one tool, from a file, an API request, or code.
 ///
-/// Its keys determine what executes it: `url` or `base_url` make it an HTTP request, `command` a program, and `builtin` one of the
-/// functions of the application.
+/// Its keys determine what executes it: `url` or `base_url` make it an HTTP request, `command` a program, `server` or `server_url` a
+/// tool of an MCP server, and `builtin` one of the functions of the application.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ToolConfig {
@@ -24,19 +24,31 @@ pub struct ToolConfig {
     /// The kind of tool. Default: determined by the other keys; a `command` is stateless unless this is "stateful".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
-    /// The name of a built-in tool. A tool has this, or `url`, or `command`.
+    /// The name of a built-in tool. A tool has this, or `url`, or `command`, or `server`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub builtin: Option<String>,
-    /// What the tool does, for the model. A builtin has its own description.
+    /// What the tool does, for the model. A builtin and a tool of an MCP server have their own descriptions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of the arguments. For a builtin it is merged with its own schema, which it may extend but not contradict.
+    /// For a tool of an MCP server it replaces the server's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<BTreeMap<String, Value>>,
+    /// The MCP server whose tool it is: the name of a section `[mcp_servers.NAME]`. It is unavailable while the server is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The address of an MCP server that offers only this tool, instead of `server`. `headers`, `auth`, `allow_hosts`, `connection`
+    /// and `ca_file` apply to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_url: Option<String>,
+    /// The name of the tool at its MCP server. Default: the name of the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub tool: Option<String>,
     /// Tools that must have succeeded in a thread before this one may be called there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depends_on: Option<DependsOn>,
-    /// Effects of a call. Default: those of the builtin, or of the HTTP method.
+    /// Effects of a call. Default: those of the builtin, or of the HTTP method. An MCP server may deny `read_only` and `idempotent`.
     #[serde(skip_serializing_if = "Annotations::is_empty")]
     pub annotations: Annotations,
     /// The category it belongs to.
@@ -96,6 +108,8 @@ pub enum Kind {
     Stateful,
     /// An HTTP request.
     Rest,
+    /// A tool of an MCP server.
+    Mcp,
 }
 
 /// Names of tools that must all have succeeded, or groups of tools.

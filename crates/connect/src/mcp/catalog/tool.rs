@@ -16,7 +16,7 @@ use super::{
     CatalogOptions, ListedTool, Quarantined,
     definition::SentDefinition,
     hints::{self, OwnerHints},
-    matches_any, param_headers,
+    param_headers,
 };
 use crate::truncate::truncate;
 
@@ -78,7 +78,12 @@ impl<'a> RawTool<'a> {
     }
 
     /// Reads the whole tool.
-    pub(super) fn read(&self, name: ToolName, options: &CatalogOptions) -> Result<ListedTool, Quarantined> {
+    pub(super) fn read(
+        &self,
+        name: ToolName,
+        owner: OwnerHints,
+        options: &CatalogOptions,
+    ) -> Result<ListedTool, Quarantined> {
         let definition = self.definition(options).map_err(|reason| self.quarantine(reason))?;
         let mut notes = Vec::new();
         let input = definition.member("inputSchema").cloned();
@@ -92,11 +97,6 @@ impl<'a> RawTool<'a> {
         let title = clean_text(title, "title", MAX_TITLE_CHARS, &mut notes);
         let description = definition.member("description");
         let description = clean_text(description, "description", MAX_DESCRIPTION_CHARS, &mut notes);
-        let owner = OwnerHints {
-            trust: options.trust,
-            read_only: matches_any(&options.read_only, &self.name),
-            idempotent: matches_any(&options.idempotent, &self.name),
-        };
         let mut annotations = hints::annotations(sent_hints, owner);
         annotations.title = title;
         Ok(ListedTool {

@@ -19,7 +19,7 @@ use crate::{
     engine::{Engine, Shutdown},
     events::EventLog,
     extensions::Extensions,
-    hub::{ToolHub, background},
+    hub::{ToolHub, background, sources::Owner},
     journal::{CallIndex, Journal, LiveCalls},
     offers::Offers,
     registry::Registry,
@@ -157,7 +157,7 @@ impl HubBuilder {
         hub.register_all(self.tools)?;
         hub.engine.started_at.get_or_init(|| hub.now());
         background::start_tasks(&hub.engine, &stopped, self.idle_thread_retention, cleanup).await?;
-        self.sources.into_iter().for_each(|source| hub.start_source(source));
+        self.sources.into_iter().for_each(|source| hub.start_source(source, Owner::Hub));
         hub.emit(EventKind::HubInitialized { tools: hub.tools().len() });
         Ok(hub)
     }

@@ -57,7 +57,8 @@ impl SourceHandle {
     /// are replaced or removed. Returns why some cannot be registered; these are left out.
     pub async fn replace_tools(&self, tools: Vec<ToolBuilder>) -> Vec<RegistryError> {
         let Some(hub) = self.hub().filter(|_| !self.stop.is_cancelled()) else { return Vec::new() };
-        let mut built = hub.build_tools(tools);
+        // A source adds no sources.
+        let (mut built, _) = hub.build_tools(tools);
         built.tools.iter_mut().for_each(|tool| tool.link = Some(self.link.clone()));
         let (registry, states) = (&hub.engine.registry, &hub.engine.services.state);
         let SourceReplacement { before, after, refused } = registry.replace_source_tools(&self.name, built, states);

@@ -70,6 +70,8 @@ impl JsonSchema for NewTool {
                 "auth": {"type": "object", "description": "The authentication of its requests, as in the config; secrets are strings."},
                 "parameters": {"type": "object", "description": "A JSON Schema of the arguments; by default a string for each placeholder in the request."},
                 "builtin": {"type": "string", "description": "The tool of the demo pack to use, instead of `url`."},
+                "serverUrl": {"type": "string", "description": "The URL of the MCP server that has it, instead of `url`."},
+                "tool": {"type": "string", "description": "Its name at its MCP server; by default the same."},
                 "command": {"not": {}, "description": "Never: commands come from the config file."},
             },
         })
@@ -128,8 +130,11 @@ async fn replace(
 }
 
 async fn remove(State(app): State<App>, Params(ToolPath { name }): Params<ToolPath>) -> ApiResult<StatusCode> {
-    // Fails for an unknown name, with the closest known names.
-    app.hub().tool_status(&name, StatusScope::Shared).await?;
+    // A tool whose MCP server is not connected is not in the hub.
+    if app.hub().source(&name).is_none() {
+        // Fails for an unknown name, with the closest known names.
+        app.hub().tool_status(&name, StatusScope::Shared).await?;
+    }
     let host_control = app.host_control().ok_or_else(not_supported)?;
     host_control.remove_tool(&name).await.map_err(|error| match error {
         ToolChangeError::Configured => Problem::new(

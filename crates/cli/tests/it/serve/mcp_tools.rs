@@ -1,0 +1,81 @@
+//! Single tools of MCP servers: in the config, after a reload, and created over the API.
+
+use serde_json::{Value, json};
+use toolhub_testkit::TempFolder;
+
+use super::{
+    TOOLS,
+    connection::HttpConnection,
+    mcp_servers::{HttpServer, QUIET, call, folder, reload, run, server},
+    process::Process,
+};
+
+#[test]
+fn a_tool_of_the_config_may_be_one_of_an_mcp_server() {
+    let folder = folder(&["echo", "pid"]);
+    let web = HttpServer::start(&[]);
+    let tools = format!(
+        "[tools.look]\nkind = \"mcp\"\nserver = \"t\"\ntool = \"echo\"\ndescription = \"Looks.\"\ntimeout = \"9s\"\n\
+         [tools.search]\nserver_url = \"{}\"\ntool = \"echo\"\nallow_hosts = [\"127.0.0.1\"]\n\
+         annotations = {{ read_only = true }}\n[tools.clock]\nbuiltin = \"clock\"\ndepends_on = [\"look\"]\n",
+        web.url()
+    );
+    folder.write("toolhub.toml", &format!("{}{tools}", server(&folder, "t", "")));
+    let checked = run(&folder, &["config", "check"]);
+    assert!(checked.code == 0 && checked.out.contains("3 tools, 1 MCP server,"), "{}{}", checked.out, checked.err);
+    let listed: Value = serde_json::from_str(&run(&folder, &["--json", "tools", "list"]).out).expect("a list");
+    let names: Vec<_> = listed["items"].as_array().into_iter().flatten().map(|tool| tool["name"].clone()).collect();
+    assert_eq!(names, ["clock", "look", "search", "t__echo", "t__pid"], "{listed}");
+    for tool in ["look", "search"] {
+        let called = run(&folder, &["--json", "call", tool, "city=Oslo"]);
+        assert!(called.code == 0 && called.out.contains("Oslo"), "{}{}", called.out, called.err);
+    }
+    let shown = run(&folder, &["--json", "tools", "show", "look"]).out;
+    assert!(shown.contains("Looks."), "{shown}");
+}
+
+#[test]
+fn a_reload_moves_a_tool_to_a_server_and_back() {
+    let folder = folder(&["pid"]);
+    let write = |tool: &str| folder.write("toolhub.toml", &format!("{TOOLS}{}{tool}", server(&folder, "t", "")));
+    write("[tools.who]\nbuiltin = \"clock\"\n");
+    let process = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let connection = &mut HttpConnection::connect(process.port);
+    let is_pid = |output: &Value| output.as_str().is_some_and(|text| text.parse::<u32>().is_ok());
+    assert!(!is_pid(&call(connection, "who")));
+    for _ in 0..2 {
+        write("[tools.who]\nserver = \"t\"\ntool = \"pid\"\n");
+        reload(connection);
+        assert!(is_pid(&call(connection, "who")));
+        write("[tools.who]\nbuiltin = \"clock\"\n");
+        reload(connection);
+        assert!(!is_pid(&call(connection, "who")));
+    }
+}
+
+#[test]
+fn a_tool_of_an_mcp_server_is_created_over_the_api_and_survives_a_restart() {
+    let (folder, web) = (TempFolder::new(), HttpServer::start(&[]));
+    folder.write("toolhub.toml", &format!("{TOOLS}[server]\ntool_hosts = [\"127.0.0.1\"]\n"));
+    let process = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let connection = &mut HttpConnection::connect(process.port);
+    let tool = |name: &str, tool: &str| {
+        json!({"name": name, "serverUrl": web.url(), "tool": tool, "annotations": {"readOnly": true}}).to_string()
+    };
+    let missing = connection.send("POST /api/v1/tools", "", &tool("look", "missing"));
+    assert!(missing.status == 422 && missing.text.contains("does not have it"), "{} {}", missing.status, missing.text);
+    let server = json!({"name": "look", "server": "t"}).to_string();
+    let named = connection.send("POST /api/v1/tools", "", &server);
+    assert!(named.status == 422 && named.text.contains("no MCP server named `t`"), "{} {}", named.status, named.text);
+    let created = connection.send("POST /api/v1/tools", "", &tool("look", "echo"));
+    assert_eq!(created.status, 201, "{}", created.text);
+    assert_eq!(created.json()["kind"], "mcp");
+    call(connection, "look");
+    drop(process);
+    let process = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let connection = &mut HttpConnection::connect(process.port);
+    call(connection, "look");
+    drop(web);
+    assert_eq!(connection.send("DELETE /api/v1/tools/look", "", "").status, 204);
+    assert_eq!(connection.send("GET /api/v1/mcp-servers/look", "", "").status, 404);
+}
