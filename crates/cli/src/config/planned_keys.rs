@@ -38,7 +38,6 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tools.*.state.manager_type", "distributed", "Redis is not supported yet; use \"persistent\", or omit the key"),
     ("tools.*.state.manager_type", "session", "sessions apply to all tools or none; set manager_type in [state]"),
     ("state.persistence_format", "pickle", "loading a pickle can execute arbitrary code; use \"sqlite\" or \"json\""),
-    ("mcp_servers.*.instance", "per_thread", "connections per thread are not supported yet; omit the key"),
     ("tools.*.kind", "command", "a `command` is \"stateless\", or \"stateful\" if one process serves a whole thread"),
     ("tools.*.builtin", "weather", "`weather` calls the demo's own HTTP service, which only `toolhub demo` starts"),
     ("tools.*.builtin", "echo", "`echo` is not supported yet; another MCP server can be added as [mcp_servers.NAME]"),

@@ -1,18 +1,19 @@
-//! The connections to one server: the supervisor's own, and one for each other tenant.
+//! The connections to one server: the supervisor's own, and one for each other tenant or for each thread.
 //!
-//! In: the tenant of a call. Out: a live connection that no other tenant uses. The supervisor's connection, which also lists the
-//! tools, serves the default tenant; the others are made on first use and closed when idle. What one tenant leaves behind in a
-//! session is never seen by another.
+//! In: the context of a call. Out: a live connection that no other tenant uses, or no other thread. The supervisor's connection, which
+//! also lists the tools, serves the default tenant; the others are made on first use and closed when idle. What one tenant leaves
+//! behind in a session is never seen by another. The connection of a thread is an instance: the hub closes it.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
-use toolhub_core::{CallContext, Effect, ErrorKind, ToolError, ids::Tenant};
+use toolhub_core::{CallContext, Effect, ErrorKind, InstanceGroup, SharedInstanceGuard, ToolError, ids::Tenant};
 
 use super::{
     accepted_input::AcceptedInput,
@@ -35,6 +36,8 @@ const PROBE_VALIDITY: Duration = Duration::from_secs(1);
 const RECONNECT_WAIT: Duration = Duration::from_secs(2);
 /// How long a write may take that the server does not accept.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The clean-up reason of an instance.
+const CONNECTION_LOST: &str = "its connection was lost";
 
 pub(super) struct Connections {
     endpoint: Endpoint,
@@ -42,6 +45,10 @@ pub(super) struct Connections {
     pub(super) meters: OperationMeters,
     own: watch::Sender<Own>,
     tenants: Mutex<HashMap<Tenant, Arc<TenantConnection>>>,
+    /// The instances that the tools share, if each thread has a connection of its own.
+    pub(super) instances: Option<InstanceGroup>,
+    /// The connections of threads.
+    threads: Mutex<Vec<Weak<Connection>>>,
     /// The result of the last probe, which serves all tools of the server.
     last_probe: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
@@ -83,6 +90,8 @@ impl Connections {
             meters: OperationMeters::default(),
             own: watch::Sender::default(),
             tenants: Mutex::default(),
+            instances: server.per_thread.then(InstanceGroup::new),
+            threads: Mutex::default(),
             last_probe: tokio::sync::Mutex::default(),
         }
     }
@@ -143,8 +152,43 @@ impl Connections {
         is_healthy
     }
 
-    /// The connection for a call of a tenant.
-    pub(super) async fn for_tenant(&self, tenant: &Tenant) -> Result<Arc<Connection>, ToolError> {
+    /// The connection for a call. A call that is aborted while it connects has sent nothing.
+    pub(super) async fn for_call(&self, context: &CallContext) -> Result<CallConnection, ToolError> {
+        let connecting = async {
+            if self.instances.is_some() {
+                return self.for_thread(context).await;
+            }
+            let connection = self.for_tenant(context.tenant()).await?;
+            Ok(CallConnection { connection, instance: None })
+        };
+        context.wait_before_start(connecting).await?
+    }
+
+    /// The connection of the thread. One that has ended is replaced.
+    async fn for_thread(&self, context: &CallContext) -> Result<CallConnection, ToolError> {
+        let get_or_open = || {
+            let open = || self.open_for_thread();
+            context.shared_instance(open, |live: Arc<Arc<Connection>>| Box::pin(async move { live.close().await }))
+        };
+        let mut instance = get_or_open().await?;
+        if instance.has_ended() {
+            instance.discard(CONNECTION_LOST);
+            instance = get_or_open().await?;
+        }
+        Ok(CallConnection { connection: instance.clone(), instance: Some(instance) })
+    }
+
+    async fn open_for_thread(&self) -> Result<Arc<Connection>, ToolError> {
+        let era = self.own.borrow().era.ok_or_else(unreachable)?;
+        let new = Arc::new(self.open(era).await.map_err(|error| error::connect_error(&error))?);
+        let mut threads = self.threads();
+        threads.retain(|connection| connection.strong_count() > 0);
+        threads.push(Arc::downgrade(&new));
+        Ok(new)
+    }
+
+    /// The connection of a tenant.
+    async fn for_tenant(&self, tenant: &Tenant) -> Result<Arc<Connection>, ToolError> {
         if *tenant == Tenant::default() {
             return self.reconnected().await;
         }
@@ -200,14 +244,45 @@ impl Connections {
     pub(super) async fn take_all(&self) -> Vec<Arc<Connection>> {
         let slots: Vec<_> = self.tenants().drain().map(|(_, slot)| slot).collect();
         let mut all: Vec<_> = self.take_own().into_iter().collect();
+        all.extend(self.threads().drain(..).filter_map(|connection| connection.upgrade()));
         for slot in slots {
             all.extend(slot.connection.lock().await.take());
         }
         all
     }
 
+    fn threads(&self) -> MutexGuard<'_, Vec<Weak<Connection>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tenants(&self) -> MutexGuard<'_, HashMap<Tenant, Arc<TenantConnection>>> {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The connection that a call uses. That of a thread is not closed while this exists.
+pub(super) struct CallConnection {
+    connection: Arc<Connection>,
+    instance: Option<SharedInstanceGuard<Arc<Connection>>>,
+}
+
+impl CallConnection {
+    /// Records in the connection state of the tool whether the session goes on after a call.
+    pub(super) fn record_session(&self, context: &CallContext) {
+        let has_ended = self.connection.has_ended();
+        match &self.instance {
+            Some(instance) if has_ended => instance.discard(CONNECTION_LOST),
+            // The instance is a session.
+            Some(_) => {}
+            None => context.set_session_active(!has_ended),
+        }
+    }
+}
+
+impl Deref for CallConnection {
+    type Target = Connection;
+    fn deref(&self) -> &Connection {
+        &self.connection
     }
 }
 

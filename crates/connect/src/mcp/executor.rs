@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::time::Instant;
-use toolhub_core::{BoxFuture, Definition, Executor, Job, Reply, ToolError, TraceContext, schema::Schema};
+use toolhub_core::{BoxFuture, CallContext, Definition, Executor, Job, Reply, ToolError, TraceContext, schema::Schema};
 
 use super::{
     accepted_input::AcceptedInput,
@@ -37,12 +37,14 @@ impl Executor for McpExecutor {
     fn execute<'a>(&'a self, job: Job<'a>) -> BoxFuture<'a, Result<Reply, ToolError>> {
         Box::pin(async move {
             let context = job.context;
-            let connection = context.wait_before_start(self.connections.for_tenant(context.tenant())).await??;
+            let connection = self.connections.for_call(context).await?;
             let roots = self.connections.roots();
             let answerer = Answerer { context, accepted: self.connections.accepted_input(context), roots: &roots };
             let mut answers = None;
             for _ in 0..MAX_ROUNDS {
-                match self.run(&job, &connection, answerer.accepted, answers.take()).await? {
+                let end = self.run(&job, &connection, answerer.accepted, answers.take()).await;
+                connection.record_session(context);
+                match end? {
                     CallEnd::Reply(reply) => return Ok(reply),
                     CallEnd::InputRequired(asked) => answers = Some(answerer.answer(asked).await?),
                     CallEnd::VisitRequired(failure) => answerer.visit(failure).await?,
@@ -52,6 +54,14 @@ impl Executor for McpExecutor {
                 "The tool asked its caller for input {MAX_ROUNDS} times, and was given up."
             )))
         })
+    }
+
+    fn prepare<'a>(&'a self, context: &'a CallContext) -> BoxFuture<'a, Result<(), ToolError>> {
+        Box::pin(async move { self.connections.for_call(context).await.map(drop) })
+    }
+
+    fn needs_thread(&self) -> bool {
+        self.connections.instances.is_some()
     }
 
     fn health_check<'a>(&'a self, _: &'a Definition) -> Option<BoxFuture<'a, bool>> {

@@ -168,6 +168,10 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
         .implementation(&server.endpoint.implementation())
         .executor(Arc::new(executor))
         .policy(|own| *own = policy);
+    let builder = match &source.connections.instances {
+        Some(group) => builder.instance_group(group),
+        None => builder,
+    };
     let named = server.named_tools.get(tool.name.as_str()).map(|named| &named.refine);
     let builder = match named.or_else(|| server.refinements.get(&tool.original_name)) {
         Some(refine) => refine(builder),

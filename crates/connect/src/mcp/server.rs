@@ -63,6 +63,7 @@ pub struct McpServer {
     pub(super) read_only: Vec<String>,
     pub(super) idempotent: Vec<String>,
     pub(super) pin: Option<bool>,
+    pub(super) per_thread: bool,
     pub(super) protocol: Protocol,
     pub(super) startup_timeout: Duration,
     pub(super) max_tools: usize,
@@ -149,6 +150,7 @@ impl McpServer {
             read_only: Vec::new(),
             idempotent: Vec::new(),
             pin: None,
+            per_thread: false,
             protocol: Protocol::Auto,
             startup_timeout: DEFAULT_STARTUP_TIMEOUT,
             max_tools: DEFAULT_MAX_TOOLS,
@@ -276,6 +278,14 @@ impl McpServer {
     /// Whether changed and new definitions wait for the approval of a person. Default: unless the server is trusted.
     pub fn pin(mut self, pin: bool) -> Self {
         self.pin = Some(pin);
+        self
+    }
+
+    /// Gives each thread a connection of its own: a process, or a session of an address. It is made by the first call in the
+    /// thread, shared by the tools of the server there, and closed when it is idle or with the thread. Default: all threads of a
+    /// tenant share one.
+    pub fn per_thread(mut self) -> Self {
+        self.per_thread = true;
         self
     }
 

@@ -2,6 +2,7 @@
 
 mod input;
 mod lifecycle;
+mod per_thread;
 mod pins;
 mod real_servers;
 mod single_tools;

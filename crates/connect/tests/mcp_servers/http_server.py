@@ -2,6 +2,7 @@
 
 Prints its port."""
 
+import itertools
 import json
 import sys
 import threading
@@ -12,7 +13,9 @@ lock = threading.Condition()
 events = []  # what happened, in order
 replies = {}  # id of a question -> reply
 resumed = {}  # event id -> answer
-sessions = set()
+sessions = {}  # id of a session -> number of calls of `count`
+numbers = itertools.count(1)
+listed = next((flag[6:].split(",") for flag in flags if flag.startswith("tools=")), [])
 
 
 def note(event):
@@ -126,15 +129,17 @@ class Handler(BaseHTTPRequestHandler):
             note(f"{method} {params.get('requestId', '')}".strip())
             return self.body(202, "")
         if method == "initialize":
-            sessions.add("session-1")
+            with lock:
+                session = f"session-{next(numbers)}"
+                sessions[session] = 0
             capabilities = {"tools": {"listChanged": True}, "logging": {}}
             result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": {"name": "test", "version": "1"}}
             answer = {"jsonrpc": "2.0", "id": id, "result": result}
             if "stream-handshake" in flags:
-                self.stream(Mcp_Session_Id="session-1")
+                self.stream(Mcp_Session_Id=session)
                 self.event("", id="e0", retry=10)
                 return self.event(answer)
-            return self.body(200, answer, Mcp_Session_Id="session-1")
+            return self.body(200, answer, Mcp_Session_Id=session)
         if method == "server/discover":
             if "legacy" in flags:
                 return self.body(400, "Bad Request: no session", "text/plain")
@@ -146,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.body(200, {"jsonrpc": "2.0", "id": id, "result": {}})
         if method == "tools/list":
             schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
-            return self.body(200, {"jsonrpc": "2.0", "id": id, "result": {"tools": [{"name": "echo", "inputSchema": schema}, {"name": "odd"}]}})
+            return self.body(200, {"jsonrpc": "2.0", "id": id, "result": {"tools": [{"name": "echo", "inputSchema": schema}, {"name": "odd"}, *({"name": name} for name in listed)]}})
         if method == "subscriptions/listen":
             subscription = {"io.modelcontextprotocol/subscriptionId": id}
             self.stream()
@@ -163,6 +168,11 @@ class Handler(BaseHTTPRequestHandler):
             with lock:
                 lock.wait_for(lambda: arguments.get("until", "") in [*events, ""], timeout=20)
                 self.body(200, text(id, events))
+        elif name == "count":
+            session = self.headers["Mcp-Session-Id"]
+            with lock:
+                sessions[session] += 1
+            self.body(200, text(id, f"{session}: {sessions[session]}"))
         elif name == "work":
             self.stream()
             for step in range(1, 4):

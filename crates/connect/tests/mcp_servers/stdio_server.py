@@ -11,6 +11,7 @@ questions = {}  # id of a question -> id of the call that asks
 answers = []
 calls = []
 repeated = {}  # id of a call -> how many answers it waits for
+count = 0
 
 
 def write(text):
@@ -41,6 +42,7 @@ FORM = {"message": "Which city?", "requestedSchema": {"type": "object", "propert
 
 
 def call(id, params):
+    global count
     name, arguments, meta = params["name"], params.get("arguments", {}), params.get("_meta", {})
     token = meta.get("progressToken")
     if name == "echo":
@@ -120,6 +122,9 @@ def call(id, params):
         ask(id, "ping", {})
     elif name == "pid":
         text(id, str(os.getpid()))
+    elif name == "count":
+        count += 1
+        text(id, str(count))
     elif name == "environment":
         text(id, sorted(os.environ))
     elif name == "ask_forever":
@@ -217,7 +222,7 @@ def handle(message):
 
 if "banner" in flags:
     write("Welcome to the test server\n")
-if "exit" in flags:
+if "exit" in flags or os.path.exists(os.environ.get("OUT_OF_ORDER", "")):
     sys.stderr.write("cannot start: no licence\n")
     sys.exit(7)
 if "blank-lines" in flags:

@@ -88,6 +88,37 @@ fn a_tool_that_the_owner_calls_risky_asks_although_its_server_is_read_only() {
 }
 
 #[test]
+fn each_thread_has_a_process_of_its_own_if_the_config_says_so() {
+    let folder = folder(&["pid", "count"]);
+    folder.write("toolhub.toml", &format!("{TOOLS}{}", server(&folder, "t", "instance = \"per_thread\"")));
+    let process = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let connection = &mut HttpConnection::connect(process.port);
+    call(connection, "t__pid");
+    let mut call_in = |tool: &str, thread: &str| {
+        let body = json!({"arguments": {}, "threadId": thread}).to_string();
+        let response = connection.send(&format!("POST /api/v1/tools/{tool}/calls"), "", &body);
+        assert_eq!(response.status, 200, "{}", response.text);
+        response.json()["output"].as_str().expect("a text").to_owned()
+    };
+    let (first, second) = (call_in("t__pid", "a"), call_in("t__pid", "b"));
+    assert_ne!(first, second);
+    assert_eq!([call_in("t__count", "a"), call_in("t__count", "b")], ["1", "1"]);
+    let state = |connection: &mut HttpConnection, tool: &str| {
+        let response = connection.send(&format!("GET /api/v1/state/contexts/a%2F{tool}/connection"), "", "");
+        assert_eq!(response.status, 200, "{}", response.text);
+        response.json()
+    };
+    let live = state(connection, "t__count");
+    assert!(live["createdAt"].is_string(), "{live}");
+    assert_eq!((&live["data"]["active"], &live["data"]["sessionActive"]), (&json!(true), &json!(true)), "{live}");
+    let closed = connection.send("DELETE /api/v1/threads/a/instances/t__count", "", "");
+    assert_eq!(closed.json()["closed"], json!(["t__count"]), "{}", closed.text);
+    assert!(!fs::exists(format!("/proc/{first}")).expect("/proc is there"), "its process is gone");
+    assert!(fs::exists(format!("/proc/{second}")).expect("/proc is there"), "that of another thread is not");
+    assert_eq!(state(connection, "t__pid")["data"]["sessionActive"], json!(false));
+}
+
+#[test]
 fn a_reload_restarts_changed_servers_only() {
     let folder = folder(&["pid", "echo"]);
     let write = |servers: &[String]| folder.write("toolhub.toml", &format!("{TOOLS}{}", servers.concat()));

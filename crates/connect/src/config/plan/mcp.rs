@@ -19,7 +19,7 @@ use crate::{
     command::Guard,
     config::{
         Diagnostics, KeyPath, Problem,
-        raw::{Annotations, McpServerConfig, McpToolConfig, McpTransport},
+        raw::{Annotations, McpInstance, McpServerConfig, McpToolConfig, McpTransport},
     },
     mcp::{McpServer, McpServerError, McpSource},
 };
@@ -69,6 +69,15 @@ impl McpServerConfig {
         let roots =
             roots.filter_map(|(index, root)| root_uri(root, &at.key("roots").index(index), diagnostics)).collect();
         let policy = self.calls.policy(at, diagnostics);
+        if self.instance == McpInstance::PerThread {
+            let of_tools = self.tools.keys().map(|tool| at.key("tools").key(tool));
+            for key in std::iter::once(at.clone()).chain(of_tools).map(|section| section.key("cache")) {
+                if diagnostics.is_set(&key) {
+                    let help = "remove `cache`: a process or session of a thread may answer differently at any time";
+                    diagnostics.report(&key, "results of a server with connections per thread cannot be cached", help);
+                }
+            }
+        }
         let tools = self.tools.iter();
         let tools =
             tools.map(|(tool, raw)| (tool.clone(), tool_overrides(raw, &at.key("tools").key(tool), diagnostics)));
@@ -298,6 +307,9 @@ impl McpServerPlan {
         }
         if let Some(pin) = raw.pin {
             server = server.pin(pin);
+        }
+        if raw.instance == McpInstance::PerThread {
+            server = server.per_thread();
         }
         if !raw.enabled {
             server = server.disabled();

@@ -71,7 +71,7 @@ pub struct McpServerConfig {
     /// Whether new and changed definitions of tools wait for approval. Default: true, unless the server is trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<bool>,
-    /// Which threads share a connection.
+    /// Which threads share a connection: all of a tenant, or none, so that each has a process or session of its own.
     pub instance: McpInstance,
     /// Which protocol the server is asked for.
     pub protocol: McpProtocol,
@@ -115,6 +115,8 @@ pub enum McpInstance {
     /// All threads of a tenant.
     #[default]
     Shared,
+    /// None: each has a process or session of its own, closed when it is idle or with its thread.
+    PerThread,
 }
 
 /// Which protocol an MCP server is asked for.

@@ -119,7 +119,7 @@ pub(super) fn rules(mut rules: StateSettings, names: &[SmolStr]) -> Result<State
 /// The name of the state that describes the connection of a tool: its first state, or one of its own name.
 pub(super) fn connection_name(rules: &StateSettings, definition: &Definition) -> Option<StateName> {
     match definition.kind {
-        Kind::Stateful | Kind::Rest => {
+        Kind::Stateful | Kind::Rest | Kind::Mcp => {
             rules.names.first().cloned().or_else(|| StateName::new(definition.name.as_str()).ok())
         }
         _ => None,
