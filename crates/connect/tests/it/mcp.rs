@@ -13,7 +13,7 @@ use std::{fs, time::Duration};
 
 use serde_json::{Value, json};
 use toolhub_connect::mcp::{McpServer, McpSource};
-use toolhub_core::{HubBuilder, SourceConnection, SourceInfo, StatusScope, ToolHub, status::ToolStatus};
+use toolhub_core::{ErrorKind, HubBuilder, SourceConnection, SourceInfo, StatusScope, ToolHub, status::ToolStatus};
 use toolhub_testkit::TempFolder;
 
 use crate::command::wait_for;
@@ -94,6 +94,19 @@ async fn text(hub: &ToolHub, tool: &str, arguments: Value) -> String {
     let outcome = hub.call(tool, arguments).await;
     assert!(outcome.is_success(), "{outcome:#?}");
     outcome.output.as_str().map_or_else(|| outcome.output.to_string(), str::to_owned)
+}
+
+/// The text that a tool without arguments returns, once its server is back. Calls wait for it, but not for long, and Python may start
+/// slowly.
+async fn text_when_back(hub: &ToolHub, tool: &str) -> String {
+    loop {
+        let outcome = hub.call(tool, json!({})).await;
+        match outcome.error_kind() {
+            None => return outcome.output.as_str().unwrap().to_owned(),
+            Some(ErrorKind::ToolUnavailable | ErrorKind::UpstreamUnreachable | ErrorKind::ToolFailedStatus) => {}
+            Some(other) => panic!("{other}: {outcome:#?}"),
+        }
+    }
 }
 
 async fn shared_status(hub: &ToolHub, tool: &str) -> ToolStatus {

@@ -7,7 +7,8 @@ use toolhub_connect::mcp::{McpServer, Protocol};
 use toolhub_core::{ErrorKind, SourceConnection, ToolHub, backend::Memory, status::ToolStatus};
 
 use super::{
-    TestServer, connected, connected_hub, info, names, shared_status, source, text, tools, wait_connected, wait_for,
+    TestServer, connected, connected_hub, info, names, shared_status, source, text, text_when_back, tools,
+    wait_connected, wait_for,
 };
 
 #[tokio::test]
@@ -17,15 +18,8 @@ async fn a_server_that_ends_withholds_all_its_tools_until_it_is_back() {
     let first = text(&hub, "t__pid", json!({})).await;
     let exit = hub.call("t__exit", json!({})).await;
     assert_eq!(exit.error_kind(), Some(ErrorKind::UpstreamUnreachable), "{exit:#?}");
-    // It comes back by itself. Calls wait for it, but not for long, and Python may start slowly.
-    let second = loop {
-        let outcome = hub.call("t__pid", json!({})).await;
-        match outcome.error_kind() {
-            None => break outcome.output.as_str().unwrap().to_owned(),
-            Some(ErrorKind::ToolUnavailable | ErrorKind::UpstreamUnreachable | ErrorKind::ToolFailedStatus) => {}
-            Some(other) => panic!("{other}: {outcome:#?}"),
-        }
-    };
+    // It comes back by itself.
+    let second = text_when_back(&hub, "t__pid").await;
     assert_ne!(first, second);
     wait_connected(&hub).await;
     // A restart at once, and a removal that ends the process.

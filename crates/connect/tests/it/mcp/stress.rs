@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolhub_core::{Effect, Outcome, Policy, ToolHub, events::EventKind, ids::Tenant, testing::EventRecorder};
 use toolhub_testkit::soak;
 
-use super::{TestServer, connected, text, tools, wait_connected, wait_for};
+use super::{TestServer, connected, text, text_when_back, tools, wait_for};
 
 /// Calls per round.
 const CALLS: usize = 100;
@@ -29,8 +29,7 @@ async fn a_server_killed_during_calls_leaves_one_outcome_for_each_and_no_effect_
     let allowed = Policy { confirm: Some(false), ..Policy::default() };
     let hub = connected(server.server().policy(allowed).env("LEDGER", ledger.to_string_lossy())).await;
     for round in 0..soak(3, 6) {
-        wait_connected(&hub).await;
-        let pid = text(&hub, "t__pid", json!({})).await;
+        let pid = text_when_back(&hub, "t__pid").await;
         let numbers: Vec<usize> = (0..CALLS).map(|call| round * CALLS + call).collect();
         let calls = numbers.iter().map(|number| hub.call("t__append", json!({"number": number})).start());
         let calls: Vec<_> = calls.collect();
