@@ -106,6 +106,11 @@ impl Connections {
         }
     }
 
+    /// Whether the server is an address: calls then have headers.
+    pub(super) fn is_http(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Http(_))
+    }
+
     /// The roots of the config, as in the protocol.
     pub(super) fn roots(&self) -> Vec<Value> {
         self.options.roots()

@@ -64,7 +64,7 @@ impl McpSource {
             trust: server.trust,
             read_only: server.globs("read_only", &server.read_only)?,
             idempotent: server.globs("idempotent", &server.idempotent)?,
-            // A program gets no headers.
+            // Known when the server is connected.
             param_headers: false,
             secrets: Arc::default(),
         };

@@ -231,7 +231,9 @@ async fn list(source: &McpSource, handle: &SourceHandle, connection: &Connection
     };
     let ttl = raw.ttl.map(|ttl| ttl.clamp(MIN_RELIST, MAX_RELIST));
     let secrets = connection.secrets().named.clone();
-    let catalog = catalog::read(raw, CatalogOptions { secrets, ..source.catalog_options.clone() }).await;
+    let param_headers = facts.era == Era::Modern && source.connections.is_http();
+    let options = CatalogOptions { secrets, param_headers, ..source.catalog_options.clone() };
+    let catalog = catalog::read(raw, options).await;
     registration::register(source, handle, catalog).await.map_err(|error| error.to_string())?;
     let unreported = (!facts.reports_list_changes).then_some(DEFAULT_RELIST);
     Ok(ttl.into_iter().chain(unreported).min().unwrap_or(MAX_RELIST))

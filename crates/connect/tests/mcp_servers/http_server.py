@@ -123,6 +123,7 @@ class Handler(BaseHTTPRequestHandler):
         if method is None:
             with lock:
                 replies[id] = message.get("result", message.get("error"))
+                events.append(f"reply to {id}")
                 lock.notify_all()
             return self.body(202, "")
         if id is None:

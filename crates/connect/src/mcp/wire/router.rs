@@ -364,14 +364,13 @@ impl State {
     /// The call that a question belongs to, if that is certain.
     fn asking_call(&self, origin: Origin) -> Option<Exchange> {
         match origin {
-            // A question on a pipe names no request. It may also belong to a call that was cancelled, which the server may not
-            // have stopped yet.
-            Origin::Pipe => {
+            // A question on a pipe or on the stream of a session names no request. It may also belong to a call that was
+            // cancelled, which the server may not have stopped yet.
+            Origin::Pipe | Origin::Unassociated => {
                 let cancelled = self.last_cancelled_call.is_some_and(|at| at.elapsed() < CANCELLED_CALL_ASKS);
                 self.pending.only_call().filter(|_| !cancelled).cloned()
             }
             Origin::Stream(id) => self.pending.get(id)?.exchange.clone(),
-            Origin::Unassociated => None,
         }
     }
 }

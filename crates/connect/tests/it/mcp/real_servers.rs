@@ -1,11 +1,12 @@
 //! Public MCP servers, as people install them. `./test` installs them and names their folder in `TOOLHUB_MCP_SERVERS`.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, fs, path::PathBuf, process::Stdio, sync::Arc};
 
 use serde_json::{Value, json};
 use toolhub_connect::mcp::McpServer;
 use toolhub_core::{
-    Cancellation, Content, ErrorKind, Outcome, SourceConnection, SourceToolState, ToolHub, testing::EventRecorder,
+    BoxFuture, Cancellation, Content, ErrorKind, InputHandler, InputKind, InputRequest, Outcome, SourceConnection,
+    SourceToolState, ToolHub, testing::EventRecorder,
 };
 use toolhub_testkit::TempFolder;
 
@@ -70,8 +71,10 @@ async fn public_servers_of_both_eras_are_listed_and_called() {
     git(&["add", "."]);
     git(&["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "first commit"]);
     let path = folder.to_string_lossy().into_owned();
+    let address = HttpServer::start();
     let hub = connected(vec![
         node("everything", "server-everything").arg("stdio"),
+        McpServer::http("everywhere", address.url()).allow_host("127.0.0.1").trust(),
         node("fs", "server-filesystem").arg(&path),
         node("memory", "server-memory").env("MEMORY_FILE_PATH", folder.join("memory.json").to_string_lossy()),
         python("git", "mcp-server-git").args(["--repository", &path]),
@@ -80,7 +83,8 @@ async fn public_servers_of_both_eras_are_listed_and_called() {
     .await;
     let (legacy, modern) = ("2025-11-25", "2026-07-28");
     let expected = [
-        ("everything", legacy, 13),
+        ("everything", legacy, 15),
+        ("everywhere", legacy, 15),
         ("fs", legacy, 14),
         ("git", modern, 12),
         ("memory", legacy, 9),
@@ -89,21 +93,8 @@ async fn public_servers_of_both_eras_are_listed_and_called() {
     let expected = expected.map(|(name, version, tools)| (name.to_owned(), version.to_owned(), tools, Vec::new()));
     assert_eq!(summary(&hub), expected);
 
-    assert_eq!(call(&hub, "everything__echo", json!({"message": "hi"})).await.output, "Echo: hi");
-    let image = call(&hub, "everything__get-tiny-image", json!({})).await;
-    assert!(
-        image.content.iter().any(|part| matches!(part, Content::Image { mime_type, .. } if mime_type == "image/png"))
-    );
-    let structured = call(&hub, "everything__get-structured-content", json!({"location": "New York"})).await;
-    assert!(structured.output["temperature"].is_number(), "{structured:?}");
-    let links = call(&hub, "everything__get-resource-links", json!({"count": 2})).await;
-    assert_eq!(links.content.iter().filter(|part| matches!(part, Content::ResourceLink { .. })).count(), 2);
-    let reference = json!({"resourceType": "Text", "resourceId": 1});
-    let reference = call(&hub, "everything__get-resource-reference", reference).await;
-    assert!(reference.content.iter().any(|part| matches!(part, Content::Resource { .. })), "{reference:#?}");
-    let mut recorder = EventRecorder::new(&hub);
-    call(&hub, "everything__trigger-long-running-operation", json!({"duration": 1, "steps": 4})).await;
-    assert_eq!(recorder.names().into_iter().filter(|name| *name == "call.progress").count(), 4);
+    check_everything(&hub, "everything").await;
+    check_everything(&hub, "everywhere").await;
 
     let read = call(&hub, "fs__read_text_file", json!({"path": folder.join("a.txt")})).await;
     assert_eq!(read.output, json!({"content": "hello\n"}));
@@ -117,12 +108,75 @@ async fn public_servers_of_both_eras_are_listed_and_called() {
     assert!(log.output.as_str().unwrap().contains("first commit"));
     let time = call(&hub, "time__get_current_time", json!({"timezone": "UTC"})).await;
     assert_eq!(time.output["timezone"], "UTC");
+    hub.shutdown(std::time::Duration::from_secs(5)).await;
+}
+
+/// Calls the tools of `server-everything` under a name: content of each type, progress, an input request, a cancellation.
+async fn check_everything(hub: &ToolHub, server: &str) {
+    let name = |tool: &str| format!("{server}__{tool}");
+    assert_eq!(call(hub, &name("echo"), json!({"message": "hi"})).await.output, "Echo: hi");
+    let image = call(hub, &name("get-tiny-image"), json!({})).await;
+    assert!(
+        image.content.iter().any(|part| matches!(part, Content::Image { mime_type, .. } if mime_type == "image/png"))
+    );
+    let structured = call(hub, &name("get-structured-content"), json!({"location": "New York"})).await;
+    assert!(structured.output["temperature"].is_number(), "{structured:?}");
+    let links = call(hub, &name("get-resource-links"), json!({"count": 2})).await;
+    assert_eq!(links.content.iter().filter(|part| matches!(part, Content::ResourceLink { .. })).count(), 2);
+    let reference = json!({"resourceType": "Text", "resourceId": 1});
+    let reference = call(hub, &name("get-resource-reference"), reference).await;
+    assert!(reference.content.iter().any(|part| matches!(part, Content::Resource { .. })), "{reference:#?}");
+    let mut recorder = EventRecorder::new(hub);
+    call(hub, &name("trigger-long-running-operation"), json!({"duration": 1, "steps": 4})).await;
+    assert_eq!(recorder.names().into_iter().filter(|name| *name == "call.progress").count(), 4);
+    let asked = hub.call(name("trigger-elicitation-request"), json!({})).input(Arc::new(Ann)).await;
+    assert!(asked.model_text().contains("Ann"), "{asked:#?}");
 
     // A call that is cancelled ends at once, and the server goes on.
-    let long = hub.call("everything__trigger-long-running-operation", json!({"duration": 20, "steps": 20})).start();
+    let long = hub.call(name("trigger-long-running-operation"), json!({"duration": 20, "steps": 20})).start();
     wait_for("the call", || (hub.running_calls() == 1).then_some(())).await;
     assert_eq!(hub.cancel_call(&Default::default(), long.id()).await.unwrap(), Cancellation::Requested);
     assert_eq!(long.await.error_kind(), Some(ErrorKind::Cancelled));
-    call(&hub, "everything__echo", json!({"message": "still here"})).await;
-    hub.shutdown(std::time::Duration::from_secs(5)).await;
+    call(hub, &name("echo"), json!({"message": "still here"})).await;
+}
+
+/// Fills in a form with the name Ann.
+struct Ann;
+
+impl InputHandler for Ann {
+    fn accepts(&self, kind: InputKind) -> bool {
+        kind == InputKind::Form
+    }
+
+    fn answer(&self, _: InputRequest) -> BoxFuture<'_, Option<Value>> {
+        Box::pin(async { Some(json!({"action": "accept", "content": {"name": "Ann"}})) })
+    }
+}
+
+/// `server-everything` at an address. Killed when this is dropped.
+struct HttpServer {
+    port: u16,
+    process: std::process::Child,
+}
+
+impl HttpServer {
+    fn start() -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let script = installed().join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+        let mut program = std::process::Command::new("node");
+        program.arg(script).arg("streamableHttp").env("PORT", port.to_string());
+        let process = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Self { port, process }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }

@@ -98,6 +98,9 @@ async fn a_handshake_may_be_a_stream_and_a_legacy_server_refuses_discover_withou
 async fn updates_and_questions_of_concurrent_calls_are_never_mixed_up() {
     let server = HttpServer::start(&[]).await;
     let connection = server.connect(Era::Legacy).await;
+    // A question on the stream of the session belongs to the only call, which cannot answer it.
+    let report = text(&connection, "report", json!({"until": "reply to lost"})).await;
+    assert!(report.contains("reply to lost"), "{report}");
     let calls = (0..16).map(async |number: usize| {
         let who = format!("caller {number}");
         let (sender, mut receiver) = updates(ALL);
