@@ -28,11 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Err(_) => Protocol::Auto,
     };
     let context = env::var("MCP_CONFORMANCE_CONTEXT").map_or(Ok(json!({})), |text| serde_json::from_str(&text))?;
-    let mut server = McpServer::http("server", &url)
-        .prefix("")
-        .allow_host("localhost")
-        .trust()
-        .protocol(protocol);
+    let mut server = McpServer::http("server", &url).prefix("").allow_host("localhost").trust().protocol(protocol);
     if let (Some(id), Some(secret), Ok(token_url)) =
         (context["client_id"].as_str(), context["client_secret"].as_str(), env::var("TOKEN_URL"))
     {
