@@ -38,7 +38,8 @@ use toolhub::status::StatusSettings;
 
 pub(crate) use self::{
     dry_run::{dry_run, find_obstacles},
-    load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_tool},
+    hub::mcp_source,
+    load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_server, load_tool},
     problem::{Problem, Problems, RenderStyle, render},
     raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel, OpenApi},
     show::masked_values,

@@ -4,6 +4,8 @@
 //! it; `logs` writes log lines to stderr; `signals` and `watch` are how an operator stops or reloads a running server.
 
 mod agents;
+mod api_definitions;
+mod api_servers;
 mod api_tools;
 mod banner;
 mod daemon;

@@ -22,6 +22,7 @@ mod source;
 mod supervisor;
 mod wire;
 
+pub use pins::forget_server;
 pub(crate) use server::NamedToolSettings;
 pub use server::{McpServer, McpServerError, Protocol};
 pub use source::McpSource;

@@ -50,6 +50,19 @@ pub trait HostControl: Send + Sync + 'static {
         let _ = name;
         Box::pin(async { Err(ToolChangeError::Configured) })
     }
+
+    /// Adds an MCP server from a definition received through the API: an object with its `name`, `url` and other settings. Programs are
+    /// never accepted this way.
+    fn add_mcp_server(&self, server: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        drop(server);
+        Box::pin(async { Err(ToolChangeError::Refused("this program accepts no MCP servers through the API".into())) })
+    }
+
+    /// Removes an MCP server that was added through the API.
+    fn remove_mcp_server<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ToolChangeError>> {
+        let _ = name;
+        Box::pin(async { Err(ToolChangeError::Configured) })
+    }
 }
 
 /// A toolset of the config.
@@ -65,7 +78,7 @@ pub struct NamedToolset {
     pub agents: Vec<String>,
 }
 
-/// Why a tool could not be created, replaced or removed through the API.
+/// Why a tool or an MCP server could not be created, replaced or removed through the API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolChangeError {

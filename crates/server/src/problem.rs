@@ -38,6 +38,7 @@ codes! {
     INVALID_REQUEST "invalid_request" 422 "The request is not valid";
     UNAUTHENTICATED "unauthenticated" 401 "A valid key is required";
     FORBIDDEN "forbidden" 403 "The key lacks the permission";
+    COMMAND_FORBIDDEN "command_forbidden" 403 "Programs are not accepted through the API";
     FOREIGN_ORIGIN "foreign_origin" 403 "Requests from other sites are not served";
     NOT_FOUND "not_found" 404 "Not found";
     TOOL_NOT_FOUND "tool_not_found" 404 "The tool does not exist";

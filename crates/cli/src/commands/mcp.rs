@@ -1,7 +1,9 @@
-//! `mcp`: lists and inspects MCP servers, restarts them, and approves changed definitions of their tools.
+//! `mcp`: adds, lists, inspects, restarts and removes MCP servers, and approves changed definitions of their tools.
 
+mod add;
 mod foreign_config;
 mod import;
+mod remove;
 mod view;
 
 use std::time::Duration;
@@ -12,10 +14,15 @@ use serde_json::{Value, json};
 use super::paging::{self, Paging};
 use crate::{client::Request, exit::Exit, failure::Failure, output::strip_hidden, session::Session};
 
-/// List and inspect MCP servers, restart them, and approve changed tools.
+/// Add, list, inspect, restart and remove MCP servers, and approve changed tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
-    /// List the MCP servers of the config
+    /// Add an MCP server: to the running server, or to the config
+    Add(add::Add),
+    /// Remove an MCP server
+    #[command(alias = "rm")]
+    Remove(ServerName),
+    /// List the MCP servers
     #[command(alias = "ls")]
     List,
     /// Show an MCP server and its tools
@@ -76,6 +83,8 @@ pub(crate) async fn run(session: &Session, command: McpCommand) -> Result<Exit, 
             }
             Ok(Exit::Success)
         }
+        McpCommand::Add(args) => add::run(session, &args).await,
+        McpCommand::Remove(name) => remove::run(session, &name).await,
         McpCommand::Import(args) => import::run(session, &args).await,
         McpCommand::Restart(ServerName { name }) => restart(session, &name).await,
         McpCommand::Logs(Logs { name, limit }) => {

@@ -19,10 +19,6 @@ pub(crate) struct ChangePlan {
     pub(crate) replaced: Vec<String>,
     /// Tools that are no longer configured.
     pub(crate) removed: Vec<String>,
-    /// MCP servers that are started: new ones, and those with other settings.
-    pub(crate) started_servers: Vec<String>,
-    /// MCP servers that are stopped: those that are no longer configured, and those with other settings.
-    pub(crate) stopped_servers: Vec<String>,
     /// Whether `[defaults]`, `[[limits]]` or `[[policy]]` changed.
     pub(crate) policies: bool,
     /// Whether `[status]` changed.
@@ -44,17 +40,12 @@ impl Config {
             if old.tools.contains_key(name) { replaced.push(name.clone()) } else { added.push(name.clone()) }
         }
         let removed = old.tools.keys().filter(|name| !self.tools.contains_key(*name)).cloned().collect();
-        let server_changed = |name: &&String| self.mcp_servers.get(*name) != old.mcp_servers.get(*name);
-        let started_servers = self.mcp_servers.keys().filter(server_changed).cloned().collect();
-        let stopped_servers = old.mcp_servers.keys().filter(server_changed).cloned().collect();
         let keys: BTreeSet<&String> = self.restart_only.keys().chain(old.restart_only.keys()).collect();
         let changed = keys.into_iter().filter(|key| self.restart_only.get(*key) != old.restart_only.get(*key));
         ChangePlan {
             added,
             replaced,
             removed,
-            started_servers,
-            stopped_servers,
             policies: self.policies != old.policies,
             status: self.status != old.status,
             keys: self.auth.keys != old.auth.keys,

@@ -12,7 +12,7 @@ use toolhub::{
 use super::{
     Config,
     change::ChangePlan,
-    resolve::{GUARD, StoreHandle},
+    resolve::{GUARD, McpServers, StoreHandle},
 };
 
 /// A change to a running hub: tools to register or replace, tools to remove, and all policies and rules, which replace the
@@ -26,10 +26,16 @@ pub(crate) struct HubUpdate {
     pub(crate) status: StatusSettings,
 }
 
+/// An MCP server as a source of tools. `None` if its settings are invalid, which the config rules out.
+pub(crate) fn mcp_source(name: &str, plan: &McpServerPlan) -> Option<McpSource> {
+    let source = plan.source(name, GUARD.as_ref());
+    source.inspect_err(|error| tracing::error!(server = name, %error, "invalid MCP server")).ok()
+}
+
 impl Config {
-    /// A hub builder with all settings, MCP servers, and this store.
-    pub(crate) fn hub_builder(&self, store: &StoreHandle) -> HubBuilder {
-        let sources = self.mcp_servers.keys().filter_map(|name| self.mcp_source(name));
+    /// A hub builder with all settings, these MCP servers, and this store.
+    pub(crate) fn hub_builder(&self, servers: &McpServers, store: &StoreHandle) -> HubBuilder {
+        let sources = servers.iter().filter_map(|(name, plan)| mcp_source(name, plan));
         let tools = self.tools.iter().filter_map(|(name, tool)| tool.builder(name));
         let builder = sources.fold(self.base_builder().tools(tools), HubBuilder::source);
         match store {
@@ -73,12 +79,6 @@ impl Config {
             builder = builder.policy(glob.as_str(), policy.clone());
         }
         self.policies.rules.iter().cloned().fold(builder, HubBuilder::rule)
-    }
-
-    /// The MCP server of this name, as a source of tools. `None` if there is none.
-    pub(crate) fn mcp_source(&self, name: &str) -> Option<McpSource> {
-        let source = self.mcp_servers.get(name)?.source(name, GUARD.as_ref());
-        source.inspect_err(|error| tracing::error!(server = name, %error, "invalid MCP server")).ok()
     }
 
     /// Whether the config defines a tool of this name, or has an enabled MCP server that may bring it.

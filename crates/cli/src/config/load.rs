@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
+use toolhub::config::McpServerPlan;
 
 use super::{
     Config, check,
@@ -233,18 +234,41 @@ fn to_raw(tree: &Node) -> serde_json::Result<RawConfig> {
 /// # Errors
 /// Every problem of the tool.
 pub(crate) fn load_tool(name: &str, raw: &Map<String, Value>, others: impl Fn(&str) -> bool) -> Result<Tool, Problems> {
+    let mut config = load_section("tools", name, raw, others)?;
+    config
+        .tools
+        .remove(name)
+        .ok_or_else(|| section_problem(name, "a disabled tool cannot be registered; omit `enabled`".into()))
+}
+
+/// Loads an MCP server that does not come from a file, like [`load_tool`].
+///
+/// # Errors
+/// Every problem of the server.
+pub(crate) fn load_server(
+    name: &str,
+    raw: &Map<String, Value>,
+    others: impl Fn(&str) -> bool,
+) -> Result<McpServerPlan, Problems> {
+    let mut config = load_section("mcp_servers", name, raw, others)?;
+    config.mcp_servers.remove(name).ok_or_else(|| section_problem(name, "it cannot be resolved".into()))
+}
+
+/// Loads a config that has only the section `[kind.name]`.
+fn load_section(
+    kind: &str,
+    name: &str,
+    raw: &Map<String, Value>,
+    others: impl Fn(&str) -> bool,
+) -> Result<Config, Problems> {
     let shape = &*SHAPE;
-    let tool_problem =
-        |message: String| Problems::new(vec![Problem::new(Origin::Flag(format!("the tool `{name}`")), "", message)]);
     // Put its dependencies beside it, as if they were in the same file. Their definitions do not matter here.
-    let dependencies = raw.get("depends_on").map(collect_strings).unwrap_or_default().into_iter();
-    let known = dependencies
-        .filter(|base| *base != name && others(base))
-        .map(|base| (base.to_owned(), json!({"builtin": "clock"})));
-    let mut tools: Map<String, Value> = known.collect();
-    tools.insert(name.into(), raw.clone().into());
-    let text = toml::to_string(&json!({ "tools": tools })).map_err(|error| tool_problem(error.to_string()))?;
-    let source = Arc::new(Source { name: format!("the tool `{name}`"), path: PathBuf::new(), text });
+    let known = collect_dependencies(raw).into_iter().filter(|base| *base != name && others(base));
+    let tools: Map<String, Value> = known.map(|base| (base.to_owned(), json!({"builtin": "clock"}))).collect();
+    let mut sections = Map::from_iter([("tools".to_owned(), tools.into())]);
+    sections.entry(kind).or_insert_with(|| json!({}))[name] = raw.clone().into();
+    let text = toml::to_string(&sections).map_err(|error| section_problem(name, error.to_string()))?;
+    let source = Arc::new(Source { name: format!("`{name}`"), path: PathBuf::new(), text });
     let (mut tree, mut problems) = tree::parse(&source);
     let environment = Environment::default();
     let found = validate_file(&mut tree, shape, &environment, &problems);
@@ -253,13 +277,21 @@ pub(crate) fn load_tool(name: &str, raw: &Map<String, Value>, others: impl Fn(&s
     if !problems.is_empty() {
         return Err(Problems::new(problems));
     }
-    let raw = to_raw(&tree).map_err(|error| tool_problem(error.to_string()))?;
+    let raw = to_raw(&tree).map_err(|error| section_problem(name, error.to_string()))?;
     let folder = PathBuf::new();
-    let (mut config, problems) = resolve::resolve(&raw, &tree, &folder, &environment, &folder);
-    if !problems.is_empty() {
-        return Err(Problems::new(problems));
-    }
-    config.tools.remove(name).ok_or_else(|| tool_problem("a disabled tool cannot be registered; omit `enabled`".into()))
+    let (config, problems) = resolve::resolve(&raw, &tree, &folder, &environment, &folder);
+    if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
+}
+
+fn section_problem(name: &str, message: String) -> Problems {
+    Problems::new(vec![Problem::new(Origin::Flag(format!("`{name}`")), "", message)])
+}
+
+/// The tools that a section, or one inside it, depends on.
+fn collect_dependencies(section: &Map<String, Value>) -> Vec<&str> {
+    let own = section.get("depends_on").map(collect_strings).unwrap_or_default();
+    let of_tools = section.get("tools").and_then(Value::as_object).into_iter().flatten();
+    own.into_iter().chain(of_tools.filter_map(|(_, tool)| tool.as_object()).flat_map(collect_dependencies)).collect()
 }
 
 /// Every string in a value, at any depth.

@@ -2,6 +2,7 @@
 //!
 //! In: a valid config. Out: a running hub and its server. `reload` applies a changed config, `created_tools` the tools of the API.
 
+mod added_servers;
 mod created_tools;
 mod mcp_servers;
 mod reload;
@@ -28,7 +29,11 @@ use toolhub::{
 };
 
 pub(crate) use self::mcp_servers::wait_for_first_connections;
-use super::{agents, api_tools, open_files};
+use super::{
+    agents,
+    api_definitions::{self as definitions, Section},
+    api_servers, api_tools, open_files,
+};
 use crate::{
     config::{self, AuthMode, Config, LoadOptions, LoadedConfig, OpenStoreError, StoreHandle},
     failure::Failure,
@@ -78,9 +83,11 @@ impl Daemon {
     pub(crate) async fn open(local: &LocalHub, file: Option<&Path>, purpose: Purpose) -> Result<Self, Failure> {
         let config = &local.loaded.config;
         let store = open_store(config, purpose).await?;
-        let stored = api_tools::load_all(&backend(&store))
-            .await
-            .map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
+        let load = async |section| {
+            let stored = definitions::load_all(&backend(&store), section).await;
+            stored.map_err(|error| Failure::new("store_unavailable", error.to_string()))
+        };
+        let (stored, stored_servers) = (load(Section::Tools).await?, load(Section::McpServers).await?);
         for warning in &config.warnings {
             tracing::warn!(%warning, "config warning");
         }
@@ -97,7 +104,8 @@ impl Daemon {
             let _ = backups.map(|backups| opened.set(backups));
             Ok::<_, toolhub::OpenStoreError>(store)
         };
-        let builder = config.hub_builder(&store).state_store_factory(open_state_store);
+        let servers = api_servers::merge(config, &stored_servers);
+        let builder = config.hub_builder(&servers, &store).state_store_factory(open_state_store);
         let result = builder.tools(api_tools).build().await;
         let hub =
             result.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
@@ -238,6 +246,18 @@ impl HostControl for Daemon {
     fn remove_tool(&self, name: &str) -> BoxFuture<'_, Result<(), ToolChangeError>> {
         let name = name.to_owned();
         Box::pin(async move { self.delete_tool(&name).await })
+    }
+
+    fn add_mcp_server(&self, server: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            let name = server["name"].as_str().unwrap_or_default().to_owned();
+            self.add_server(&name, &server).await
+        })
+    }
+
+    fn remove_mcp_server(&self, name: &str) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        let name = name.to_owned();
+        Box::pin(async move { self.remove_server(&name).await })
     }
 }
 

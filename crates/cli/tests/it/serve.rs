@@ -13,6 +13,7 @@ mod hostile;
 mod imports;
 mod inspection;
 mod logs;
+mod mcp_added;
 mod mcp_import;
 mod mcp_servers;
 mod mcp_tools;

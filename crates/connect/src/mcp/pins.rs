@@ -24,6 +24,14 @@ const LAYOUT: u32 = 1;
 /// Number of rows written together.
 const BATCH_SIZE: usize = 100;
 
+/// Forgets what is stored of a server: its approved definitions, and its protocol.
+///
+/// # Errors
+/// When the store does not answer.
+pub async fn forget_server(store: &Arc<dyn Backend>, server: &str, now: Timestamp) -> Result<(), StoreError> {
+    ServerMemory::new(store.clone(), server).forget(now).await
+}
+
 /// The rows of one server.
 pub(super) struct ServerMemory {
     store: Arc<dyn Backend>,
@@ -94,6 +102,26 @@ impl ServerMemory {
             }
         }
         Ok(Remembered { era: server.era, pins: server.is_pinned.then_some(pins) })
+    }
+
+    async fn forget(&self, now: Timestamp) -> Result<(), StoreError> {
+        let scan = Scan::new(Table::McpServers, Scope::Partition(partition())).prefix(&self.server);
+        let rows = read_all(&*self.store, scan, now).await?;
+        let ids = rows.into_iter().map(|(key, _)| key.id);
+        let own = ids.filter(|id| {
+            id.strip_prefix(self.server.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        let remove = |id| Write {
+            table: Table::McpServers,
+            id,
+            expect: Expect::Any,
+            change: Change::Remove,
+            durability: Durability::PowerSafe,
+        };
+        for ids in own.collect::<Vec<_>>().chunks(BATCH_SIZE) {
+            self.commit(ids.iter().cloned().map(remove).collect(), now).await?;
+        }
+        Ok(())
     }
 
     /// Stores the era, and whether the definitions of the server are stored.

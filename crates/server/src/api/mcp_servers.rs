@@ -1,6 +1,8 @@
-//! MCP servers: listed, looked up, restarted, and changed definitions of their tools approved.
+//! MCP servers: listed, looked up, restarted, and changed definitions of their tools approved. `change` adds and removes them.
 //!
 //! In: names of tool sources of the hub. Out: what they report about themselves; the routes know nothing of MCP.
+
+mod change;
 
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ use crate::{
 pub(super) fn routes() -> Vec<Route> {
     let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsWrite));
     let unknown = &[Code::MCP_SERVER_NOT_FOUND];
-    vec![
+    let mut routes = vec![
         Route::new(Method::GET, "/api/v1/mcp-servers", read, "mcp servers", list)
             .summary("MCP servers, by name")
             .json_response::<List<ServerSummary>>(200, "A page of servers"),
@@ -62,7 +64,9 @@ pub(super) fn routes() -> Vec<Route> {
         .json_response::<Approved>(200, "The approved tools can be called")
         .problems(unknown)
         .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
-    ]
+    ];
+    routes.extend(change::routes());
+    routes
 }
 
 /// A server's name in a path.

@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolhub_core::{
-    DefinitionChange, SourceConnection, SourceHandle, SourceTool, SourceToolState,
+    BoxFuture, DefinitionChange, SourceConnection, SourceHandle, SourceTool, SourceToolState, StoreRole, ToolHub,
     clock::Timestamp,
     testing::{TestSource, TestSourceControl, scripted},
 };
-use toolhub_server::{Scope, Server};
+use toolhub_server::{Backup, HostControl, HostControlError, ReloadReport, Scope, Server, ToolChangeError};
 
 use crate::{
     support_api::{ApiFixture, api_fixture, send},
@@ -247,4 +247,73 @@ async fn connections_of_servers_are_events() {
     );
     let (_, back) = events.next_named("mcp.server.connected").await;
     assert_eq!((&back["serverName"], &back["tools"]), (&json!("fs"), &json!(2)));
+}
+
+/// A host program that adds test sources, and has `fs` in its config.
+struct Host(ToolHub);
+
+impl HostControl for Host {
+    fn config(&self) -> Value {
+        json!({})
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>> {
+        Box::pin(async { Err(HostControlError::Unsupported("nothing to reload".into())) })
+    }
+
+    fn backup(&self, _: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>> {
+        Box::pin(async { Err(HostControlError::Unsupported("nothing to back up".into())) })
+    }
+
+    fn add_mcp_server(&self, server: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            if server.get("url").is_none() {
+                return Err(ToolChangeError::Refused("the server has no `url`".into()));
+            }
+            let source = TestSource::new(server["name"].as_str().unwrap()).0;
+            self.0.add_source(Arc::new(source)).map_err(|_| ToolChangeError::NameTaken)
+        })
+    }
+
+    fn remove_mcp_server<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ToolChangeError>> {
+        Box::pin(async move {
+            if name == "fs" {
+                return Err(ToolChangeError::Configured);
+            }
+            self.0.remove_source(name).await;
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn servers_are_added_and_removed_by_admins_and_never_as_programs() {
+    let fixture = api_fixture().await;
+    add_fs(&fixture).await;
+    let (admin_setting, admin) = make_key("admin", "main", &[Scope::Admin]);
+    let (writer_setting, writer) = make_key("writer", "main", &[Scope::ToolsWrite]);
+    let settings = settings_with_keys([admin_setting, writer_setting]);
+    let host = Arc::new(Host(fixture.hub.clone()));
+    let router = Server::with_host_control(fixture.hub.clone(), fixture.store.clone(), settings, host).router();
+    let request = async |method: &str, path: &str, body: Option<Value>, key: &str| {
+        let (path, key) = (format!("/api/v1/mcp-servers{path}"), format!("Bearer {key}"));
+        send(&router, method, &path, body.map(|body| body.to_string()), &[("authorization", &key)]).await
+    };
+    let web = || Some(json!({"name": "web", "url": "https://mcp.example/mcp"}));
+    request("POST", "", web(), &writer).await.expect_problem(403, "forbidden");
+    let added = request("POST", "", web(), &admin).await;
+    assert_eq!(added.header("location"), "/api/v1/mcp-servers/web");
+    assert_eq!(added.expect_status(201)["connection"], "connecting");
+    request("POST", "", web(), &admin).await.expect_problem(409, "conflict");
+    let program = json!({"name": "sh", "command": "sh", "args": ["-c", "id"]});
+    let refused = request("POST", "", Some(program), &admin).await.expect_problem(403, "command_forbidden");
+    assert!(refused["hint"].as_str().unwrap().contains("[mcp_servers.NAME]"), "{refused}");
+    for bad in [json!({}), json!({"name": 7}), json!({"name": "a b", "url": "x"}), json!({"name": "no_url"})] {
+        request("POST", "", Some(bad), &admin).await.expect_problem(422, "invalid_request");
+    }
+    request("DELETE", "/web", None, &writer).await.expect_problem(403, "forbidden");
+    let configured = request("DELETE", "/fs", None, &admin).await.expect_problem(409, "conflict");
+    assert!(configured["hint"].as_str().unwrap().contains("remove [mcp_servers.fs]"), "{configured}");
+    request("DELETE", "/web", None, &admin).await.expect_status(204);
+    request("DELETE", "/web", None, &admin).await.expect_problem(404, "mcp_server_not_found");
 }

@@ -5,22 +5,29 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use toolhub::{SourceConnection, SourceInfo, SourceToolState, ToolHub, mcp::McpSource};
+use toolhub::{HubBuilder, SourceConnection, SourceInfo, SourceToolState, ToolHub};
 
 use super::{Check, CheckStatus};
-use crate::{config::Config, exit::Exit, serve::wait_for_first_connections};
+use crate::{
+    config::{self, Config},
+    exit::Exit,
+    serve::wait_for_first_connections,
+};
 
 /// How long a server may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn check(config: &Config) -> Vec<Check> {
     let enabled = config.mcp_servers.iter().filter(|(_, server)| server.is_enabled());
-    let sources = enabled.filter_map(|(name, _)| config.mcp_source(name));
-    join_all(sources.map(check_server)).await
+    let servers = enabled.filter_map(|(name, plan)| Some(ToolHub::builder().source(config::mcp_source(name, plan)?)));
+    let tools = config.tools.iter().filter(|(_, tool)| tool.has_own_mcp_server());
+    let single = tools.filter_map(|(name, tool)| Some(ToolHub::builder().tool(tool.builder(name)?)));
+    join_all(servers.chain(single).map(check_server)).await
 }
 
-async fn check_server(source: McpSource) -> Check {
-    let hub = match ToolHub::builder().source(source).build().await {
+/// Checks the only server of a hub.
+async fn check_server(hub: HubBuilder) -> Check {
+    let hub = match hub.build().await {
         Ok(hub) => hub,
         Err(error) => return Check::new("mcp server", CheckStatus::Fail(Exit::Usage), error.to_string()),
     };

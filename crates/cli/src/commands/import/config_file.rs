@@ -84,6 +84,59 @@ pub(crate) async fn append(options: &LoadOptions, sections: &str) -> Result<Path
     Ok(file)
 }
 
+/// Removes the section `[mcp_servers.NAME]` and those below it from the config file, and returns the file. Everything else stays as it
+/// is. `None` if the file has no such section.
+pub(crate) async fn remove_mcp_server(options: &LoadOptions, name: &str) -> Result<Option<PathBuf>, Failure> {
+    let file = project_file(options)?;
+    let before = fs::read_to_string(&file).map_err(|error| io_failure(&file, &error))?;
+    let Ok(mut expected) = before.parse::<toml::Table>() else { return Ok(None) };
+    let servers = expected.get_mut("mcp_servers").and_then(toml::Value::as_table_mut);
+    if servers.and_then(|servers| servers.remove(name)).is_none() {
+        return Ok(None);
+    }
+    let text = without_sections(&before, &["mcp_servers", name]);
+    let remaining = |table: &toml::Table| {
+        let mut table = table.clone();
+        table.retain(|key, value| key != "mcp_servers" || value.as_table().is_some_and(|servers| !servers.is_empty()));
+        table
+    };
+    // A server that is written in another way is not cut out by lines.
+    if text.parse::<toml::Table>().map(|table| remaining(&table)) != Ok(remaining(&expected)) {
+        return Err(Failure::usage(format!("`{name}` is not written as a section in {}", file.display()))
+            .help("remove it there with an editor"));
+    }
+    check(&options.clone().assuming_variables_set(), &file, &text).await?;
+    atomic_replace(&file, &text).map_err(|error| io_failure(&file, &error))?;
+    Ok(Some(file))
+}
+
+/// A TOML text without the sections at and below a path. Comments directly above the next section stay.
+fn without_sections(text: &str, path: &[&str]) -> String {
+    let is_inside = |header: &str| {
+        let Ok(table) = header.parse::<toml::Table>() else { return false };
+        let mut keys = path.iter();
+        let root = toml::Value::Table(table);
+        keys.try_fold(&root, |value, key| value.get(key)).is_some()
+    };
+    let (mut kept, mut skipping, mut comments) = (String::new(), false, Vec::new());
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim();
+        if trimmed.starts_with('[') && trimmed.parse::<toml::Table>().is_ok() {
+            skipping = is_inside(trimmed);
+            if !skipping {
+                kept.extend(comments.drain(..));
+            }
+            comments.clear();
+        }
+        match skipping {
+            false => kept.push_str(line),
+            true if trimmed.starts_with('#') => comments.push(line),
+            true => comments.clear(),
+        }
+    }
+    format!("{}\n", kept.trim_end())
+}
+
 /// The file to write to: the project's config, or the one named by `--config`. The user's own config applies everywhere, so it is
 /// only changed when it was named.
 fn project_file(options: &LoadOptions) -> Result<PathBuf, Failure> {

@@ -226,6 +226,11 @@ impl Tool {
         self.plan()?.mcp_server()
     }
 
+    /// Whether it has an MCP server of its own.
+    pub(crate) fn has_own_mcp_server(&self) -> bool {
+        self.plan().is_some_and(ToolPlan::has_own_mcp_server)
+    }
+
     /// The plan of a tool with its own section.
     pub(super) fn plan(&self) -> Option<&ToolPlan> {
         match self {

@@ -1,6 +1,6 @@
 //! Tools created, replaced and removed over the API: changed in the hub and stored, or neither.
 //!
-//! In: a name and a definition. Out: the changed hub and store, or why not. `api_tools` reads, builds and stores the definitions.
+//! In: a name and a definition. Out: the changed hub and store, or why not. `api_tools` builds the definitions.
 
 use std::time::Duration;
 
@@ -8,7 +8,10 @@ use serde_json::Value;
 use toolhub::{HubChange, SourceConnection, ToolBuilder, server::ToolChangeError};
 
 use super::Daemon;
-use crate::serve::api_tools;
+use crate::serve::{
+    api_definitions::{self as definitions, Section},
+    api_tools,
+};
 
 /// How long to wait for the MCP server of a new tool, and how often to look.
 const CONNECT_WAIT: Duration = Duration::from_secs(15);
@@ -61,7 +64,9 @@ impl Daemon {
 
     /// The stored definition of a tool.
     async fn stored_tool(&self, name: &str) -> Result<Option<Value>, ToolChangeError> {
-        api_tools::load_one(&self.backend(), name).await.map_err(|error| ToolChangeError::Store(error.to_string()))
+        definitions::load_one(&self.backend(), Section::Tools, name)
+            .await
+            .map_err(|error| ToolChangeError::Store(error.to_string()))
     }
 
     async fn apply_change(&self, change: HubChange) -> Result<(), ToolChangeError> {
@@ -76,7 +81,7 @@ impl Daemon {
         request: Option<&Value>,
         before: Option<Value>,
     ) -> Result<(), ToolChangeError> {
-        let Err(error) = api_tools::save(&self.backend(), name, request).await else { return Ok(()) };
+        let Err(error) = definitions::save(&self.backend(), Section::Tools, name, request).await else { return Ok(()) };
         self.undo(name, before).await;
         Err(ToolChangeError::Store(error.to_string()))
     }

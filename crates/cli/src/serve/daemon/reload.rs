@@ -13,7 +13,11 @@ use toolhub::{
 use super::{Daemon, key_setting, mcp_servers::ServerChange};
 use crate::{
     config::{self, LoadedConfig, Problems},
-    serve::{agents, api_tools},
+    serve::{
+        agents,
+        api_definitions::{self as definitions, Section},
+        api_servers, api_tools,
+    },
 };
 
 impl Daemon {
@@ -30,8 +34,11 @@ impl Daemon {
         let change = HubChange::replacing_policies().default_policy(update.defaults).status(update.status);
         let change = update.put.into_iter().fold(change, HubChange::put);
         // A stored tool that a configured one of the same name had replaced is registered again, as after a restart.
-        let stored =
-            api_tools::load_all(&self.backend()).await.map_err(|error| HostControlError::Failed(error.into()))?;
+        let load = async |section| {
+            let stored = definitions::load_all(&self.backend(), section).await;
+            stored.map_err(|error| HostControlError::Failed(error.into()))
+        };
+        let (stored, stored_servers) = (load(Section::Tools).await?, load(Section::McpServers).await?);
         let hosts = &next.config.server.tool_hosts;
         let others = |base: &str| next.config.may_have_tool(base) || self.hub.get(base).is_some();
         let rebuild = |name: &String| api_tools::build(name, stored.get(name)?, hosts, others).ok();
@@ -47,8 +54,10 @@ impl Daemon {
         }
         let change = update.policies.into_iter().fold(change, |change, (tools, policy)| change.policy(tools, policy));
         let change = update.rules.into_iter().fold(change, HubChange::rule);
-        let (stop, start) = (&plan.stopped_servers, &plan.started_servers);
-        let servers = ServerChange { old: &old.config, new: &next.config, stop, start };
+        let servers = ServerChange {
+            old: api_servers::merge(&old.config, &stored_servers),
+            new: api_servers::merge(&next.config, &stored_servers),
+        };
         servers.apply(&self.hub).await.map_err(|error| HostControlError::Failed(error.into()))?;
         let changed = match self.hub.apply(change).await {
             Ok(changed) => changed,

@@ -253,6 +253,13 @@ impl McpServerPlan {
         self.named_tools.insert(name.to_owned(), plan);
     }
 
+    /// Exempts hosts from the address guard, which refuses private and local addresses.
+    pub fn allow_hosts(&mut self, hosts: &[String]) {
+        if let Endpoint::Address(address) = &mut self.endpoint {
+            address.allow_hosts(hosts);
+        }
+    }
+
     /// What keeps the server at `at` from being reached on this machine: a program or script that does not exist, or an address that
     /// requests may not reach. It may change while the hub runs, so a hub accepts such a server.
     #[must_use]

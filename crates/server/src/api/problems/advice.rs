@@ -29,6 +29,7 @@ pub(super) fn advice_for(code: &str) -> &'static str {
             "Check the id and the key: only the tenant's own calls are visible, and records are stored for a limited time."
         }
         "cancelled" => "The call was cancelled. Check `effect` before you repeat it.",
+        "command_forbidden" => "Add the program to the config file, and reload.",
         "config_invalid" => "Correct every problem in `errors` and reload again. Nothing was changed meanwhile.",
         "conflict" => "Read the resource again, and repeat the request with its current content.",
         "crashed" => "Check the log of the tool. Its work may be incomplete.",
