@@ -18,7 +18,7 @@ use crate::{client::Request, exit::Exit, failure::Failure, output::strip_hidden,
 #[derive(Debug, Subcommand)]
 pub(crate) enum McpCommand {
     /// Add an MCP server: to the running server, or to the config
-    Add(add::Add),
+    Add(Box<add::Add>),
     /// Remove an MCP server
     #[command(alias = "rm")]
     Remove(ServerName),

@@ -404,5 +404,5 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
     assert_eq!(connection.send("POST /api/v1/tools", &own, &made.to_string()).status, 201);
     server.signal("TERM");
     let (_, _, log) = server.wait_for_exit();
-    assert!(log.contains("cannot decrypt the stored definition"), "{log}");
+    assert!(log.contains("cannot decrypt a stored definition"), "{log}");
 }
