@@ -220,6 +220,10 @@ def handle(message):
         send(id=id, result={})
 
 
+if os.path.exists(os.environ.get("SILENT", "")):
+    flags.add("silent")
+    with open(os.environ["SILENT"], "w") as file:
+        file.write(f"{os.getpid()}\n")
 if "banner" in flags:
     write("Welcome to the test server\n")
 if "exit" in flags or os.path.exists(os.environ.get("OUT_OF_ORDER", "")):

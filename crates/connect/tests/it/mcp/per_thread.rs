@@ -142,6 +142,27 @@ async fn a_lost_process_is_replaced_by_the_next_call() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_cancelled_while_it_connects_has_sent_nothing_and_leaves_no_process() {
+    let server = TestServer::new(&json!([{"name": "count"}]));
+    let switch = server.folder.join("silent");
+    let hub = connected(server.server().env("SILENT", switch.to_string_lossy()).trust().per_thread()).await;
+    fs::write(&switch, "").unwrap();
+    let connecting = hub.call("t__count", json!({})).thread("t1").start();
+    let waiting = hub.call("t__count", json!({})).thread("t1").start();
+    let pid = wait_for("the process", || {
+        let text = fs::read_to_string(&switch).unwrap();
+        text.ends_with('\n').then(|| text.trim().to_owned())
+    })
+    .await;
+    fs::remove_file(&switch).unwrap();
+    connecting.cancel();
+    let outcome = connecting.await;
+    assert_eq!((outcome.error_kind(), outcome.effect), (Some(ErrorKind::Cancelled), Effect::None), "{outcome:#?}");
+    wait_gone(&pid).await;
+    assert_eq!(text_of(&waiting.await), "1", "the call that waited for the connection makes it");
+}
+
+#[tokio::test]
 async fn the_connection_state_of_each_tool_is_kept_per_thread() {
     let definitions = json!([{"name": "count"}, {"name": "pid"}, {"name": "fail", "inputSchema": {"type": "object"}}]);
     let server = TestServer::new(&definitions);
