@@ -57,7 +57,7 @@ impl<'a> Questions<'a> {
     /// Waits until a question is answered; for ever if none is open.
     pub(super) async fn answered(&mut self) {
         if self.open.next().await.is_none() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

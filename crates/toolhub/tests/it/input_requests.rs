@@ -160,7 +160,7 @@ async fn amounts_and_log_lines_of_a_tool_reach_its_caller_in_order() {
     assert_eq!(lines, expected);
     let events: Vec<_> = recorder
         .events()
-        .into_iter()
+        .iter()
         .filter_map(|event| match &event.kind {
             EventKind::CallProgress { message, done, total, .. } => Some(format!("{message} {done:?} {total:?}")),
             EventKind::CallLog { level, message, .. } => Some(format!("[{level}] {message}")),
