@@ -10,9 +10,11 @@ mod check;
 pub(crate) mod commands;
 mod dry_run;
 mod environment;
+mod foreign_mcp;
 mod hub;
 mod init;
 mod load;
+mod mcp_json;
 mod overlay;
 mod planned_keys;
 mod problem;
@@ -25,6 +27,7 @@ mod schema;
 mod shape;
 mod show;
 mod suggest;
+mod toml_text;
 mod tree;
 mod variables;
 
@@ -38,12 +41,14 @@ use toolhub::status::StatusSettings;
 
 pub(crate) use self::{
     dry_run::{dry_run, find_obstacles},
+    foreign_mcp::{ForeignConfig, LiteralSecrets, read as read_foreign_mcp},
     hub::mcp_source,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_server, load_tool},
     problem::{Problem, Problems, RenderStyle, render},
     raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel, OpenApi},
     show::masked_values,
     suggest::closest,
+    toml_text::{toml_key, toml_string},
 };
 pub(crate) use resolve::{
     Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, McpServers, OpenStoreError, Policies, Provider, Scheduler,

@@ -1,7 +1,6 @@
 //! `mcp`: adds, lists, inspects, restarts and removes MCP servers, and approves changed definitions of their tools.
 
 mod add;
-mod foreign_config;
 mod import;
 mod remove;
 mod view;

@@ -15,7 +15,7 @@ use toolhub::config::McpServerPlan;
 use super::{
     Config, check,
     environment::Environment,
-    overlay,
+    mcp_json, overlay,
     problem::{Problem, Problems},
     raw::{Backend, RawConfig, Retention},
     resolve::{self, Tool},
@@ -63,6 +63,8 @@ pub(crate) struct LoadedConfig {
     pub(crate) files: Vec<PathBuf>,
     /// Those of them that are empty.
     pub(crate) blank_files: Vec<PathBuf>,
+    /// Configs of other programs that were read too.
+    pub(crate) imported_files: Vec<PathBuf>,
 }
 
 impl LoadOptions {
@@ -193,6 +195,12 @@ pub(crate) fn load_partially(options: &LoadOptions) -> (Option<LoadedConfig>, Ve
     }
     problems.extend(overlay::apply_environment(&mut tree, shape, environment));
     problems.extend(apply_flags(options, &mut tree, shape));
+    let imported = mcp_json::read(&tree, &options.folder);
+    problems.extend(imported.problems);
+    for mut servers in imported.trees {
+        problems.extend(validate_file(&mut servers, shape, environment, &[]));
+        problems.extend(mcp_json::merge(&mut tree, servers));
+    }
     // After a syntax error, keys that seem to be missing may be on the lines that could not be read.
     if !has_syntax_errors {
         problems.extend(check::validate(&tree, shape));
@@ -211,9 +219,10 @@ pub(crate) fn load_partially(options: &LoadOptions) -> (Option<LoadedConfig>, Ve
             return (None, vec![Problem::new(tree.origin.clone(), "", message)]);
         }
     };
-    let (config, more) = resolve::resolve(&raw, &tree, &folder, environment, &options.folder);
+    let (mut config, more) = resolve::resolve(&raw, &tree, &folder, environment, &options.folder);
     problems.extend(more);
-    (Some(LoadedConfig { config, raw, tree, files, blank_files }), problems)
+    config.warnings.extend(imported.warnings);
+    (Some(LoadedConfig { config, raw, tree, files, blank_files, imported_files: imported.files }), problems)
 }
 
 /// Deserializes the tree, with defaults. Some defaults depend on other keys.

@@ -172,6 +172,12 @@ impl Daemon {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The config files, and those that they import.
+    pub(crate) fn watched_files(&self) -> Vec<PathBuf> {
+        let loaded = self.loaded();
+        loaded.files.iter().chain(&loaded.imported_files).cloned().collect()
+    }
+
     /// The config files.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.loaded().files.clone()

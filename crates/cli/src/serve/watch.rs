@@ -11,10 +11,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Polls until aborted.
 pub(super) async fn reload_on_change(daemon: Arc<Daemon>) {
-    let mut known = read_contents(&daemon.files());
+    let mut known = read_contents(&daemon.watched_files());
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let current = read_contents(&daemon.files());
+        let current = read_contents(&daemon.watched_files());
         // A missing file is probably being replaced.
         if current != known && current.iter().all(Option::is_some) {
             signals::reload(&daemon, "file changed").await;

@@ -15,6 +15,7 @@ mod inspection;
 mod logs;
 mod mcp_added;
 mod mcp_import;
+mod mcp_json;
 mod mcp_servers;
 mod mcp_tools;
 mod planted_secrets;

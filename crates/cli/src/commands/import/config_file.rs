@@ -9,13 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::Value;
 use toolhub::openapi::{ImportedDocument, Scheme, SchemeKind};
 
 use super::OpenApiArgs;
 use crate::{
     client,
-    config::{self, FileRequirement, LoadOptions, Problems},
+    config::{self, FileRequirement, LoadOptions, Problems, toml_key, toml_string},
     failure::Failure,
 };
 
@@ -254,18 +253,6 @@ fn config_lines(options: &LoadOptions, args: &OpenApiArgs, spec: &str, imported:
         lines.push(format!("{comment}credentials.{} = {{ {credentials} }}", toml_key(&scheme.name)));
     }
     lines.join("\n") + "\n"
-}
-
-/// A TOML key, quoted if necessary.
-pub(crate) fn toml_key(name: &str) -> String {
-    let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if bare { name.into() } else { toml_string(name) }
-}
-
-/// A TOML string on one line, whatever it holds: it may follow a `#`, and may come from an untrusted document. JSON's escapes are
-/// valid in TOML; DEL must be escaped in addition.
-pub(crate) fn toml_string(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// A file name for a saved document.

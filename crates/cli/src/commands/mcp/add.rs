@@ -6,10 +6,11 @@
 use serde_json::{Map, Value, json};
 use toolhub::ToolName;
 
-use super::{RESTART_WAIT, foreign_config, poll_server, view};
+use super::{RESTART_WAIT, poll_server, view};
 use crate::{
     client::{Client, Request},
-    commands::import::config_file::{self, toml_string},
+    commands::import::config_file,
+    config::{self, ForeignConfig, LiteralSecrets, toml_string},
     exit::Exit,
     failure::Failure,
     output::strip_hidden,
@@ -166,8 +167,8 @@ async fn add_to_hub(session: &Session, client: &Client, args: &Add) -> Result<Ex
 /// Writes the server to the config file.
 async fn write_section(session: &Session, args: &Add) -> Result<Exit, Failure> {
     let options = session.global.load_options()?;
-    let foreign = foreign_config::read(&args.foreign_config()?);
-    let Some(foreign_config::ForeignConfig { sections, variables, notes }) = foreign else {
+    let foreign = config::read_foreign_mcp(&args.foreign_config()?, LiteralSecrets::Refer);
+    let Some(ForeignConfig { sections, variables, notes }) = foreign else {
         return Err(Failure::usage("the server cannot be written to a config"));
     };
     let Some((_, mut section)) = sections.into_iter().next() else {

@@ -1,14 +1,20 @@
 //! `mcp import`: takes over the MCP servers of another program's config.
 //!
 //! In: a file of Claude Desktop, Claude Code, Cursor, VS Code or Gemini (JSON), or of Codex (TOML). Out: sections `[mcp_servers.NAME]`,
-//! printed or appended to the config. `foreign_config` reads the servers.
+//! printed or appended to the config. `config::foreign_mcp` reads the servers.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::foreign_config::{self, ForeignConfig};
-use crate::{commands::import::config_file, exit::Exit, failure::Failure, output::strip_hidden, session::Session};
+use crate::{
+    commands::import::config_file,
+    config::{self, ForeignConfig, LiteralSecrets},
+    exit::Exit,
+    failure::Failure,
+    output::strip_hidden,
+    session::Session,
+};
 
 /// Import MCP servers.
 #[derive(Debug, clap::Args)]
@@ -33,7 +39,7 @@ pub(super) async fn run(session: &Session, args: &Import) -> Result<Exit, Failur
         serde_json::from_str(&text).map_err(|error| unusable(&error))?
     };
     let ForeignConfig { sections, variables, notes } =
-        foreign_config::read(&document).ok_or_else(|| unusable(&"it has no MCP servers"))?;
+        config::read_foreign_mcp(&document, LiteralSecrets::Refer).ok_or_else(|| unusable(&"it has no MCP servers"))?;
     let text = sections.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
     let written = match args.dry_run || sections.is_empty() {
         true => None,

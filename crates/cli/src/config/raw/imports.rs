@@ -14,6 +14,10 @@ pub(crate) struct Imports {
     /// OpenAPI documents: each operation becomes a tool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) openapi: Vec<OpenApi>,
+    /// Configs of other programs whose MCP servers are started too: JSON of Claude, Cursor, VS Code or Gemini, or TOML of Codex. They are
+    /// read whenever this config is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mcp_json: Vec<String>,
 }
 
 /// An OpenAPI document, version 3.0 or 3.1.

@@ -1,25 +1,34 @@
 //! Reads the MCP servers in the config of another program.
 //!
-//! In: the parsed config. Out: a section of `toolhub.toml` per server, the variables that they refer to, and what was left out. A value
-//! that looks secret becomes a reference to a variable, and is in no text of ours.
+//! In: the parsed config. Out: a section of `toolhub.toml` per server, the variables that they refer to, and what was left out. For a
+//! file of ours, a value that looks secret becomes a reference to a variable, and is in no text of ours.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use toolhub::redact::is_secret_setting;
 
-use crate::commands::import::config_file::{toml_key, toml_string};
+use super::toml_text::{toml_key, toml_string};
+
+/// What becomes of a value that looks secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LiteralSecrets {
+    /// A reference to a variable stands for it: the sections are written to a file.
+    Refer,
+    /// It is used, with a note: the sections are read once.
+    Keep,
+}
 
 /// The servers of another program.
-pub(super) struct ForeignConfig {
+pub(crate) struct ForeignConfig {
     /// Name and lines of each server.
-    pub(super) sections: Vec<(String, String)>,
-    pub(super) variables: BTreeSet<String>,
-    pub(super) notes: Vec<String>,
+    pub(crate) sections: Vec<(String, String)>,
+    pub(crate) variables: BTreeSet<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// The servers; `None` if the config has no place for them.
-pub(super) fn read(document: &Value) -> Option<ForeignConfig> {
+pub(crate) fn read(document: &Value, secrets: LiteralSecrets) -> Option<ForeignConfig> {
     let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp_servers"];
     let servers = places.iter().find_map(|place| document.pointer(place)?.as_object())?;
     let mut config = ForeignConfig { sections: Vec::new(), variables: BTreeSet::new(), notes: Vec::new() };
@@ -27,7 +36,7 @@ pub(super) fn read(document: &Value) -> Option<ForeignConfig> {
         let clean = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let name: String = name.chars().map(clean).take(32).collect();
         let Some(keys) = server.as_object() else { continue };
-        let mut reader = ServerReader { name: &name, keys, config: &mut config, lines: Vec::new() };
+        let mut reader = ServerReader { name: &name, keys, secrets, config: &mut config, lines: Vec::new() };
         match reader.read() {
             Ok(()) => {
                 let lines = reader.lines.join("\n");
@@ -67,6 +76,7 @@ const KNOWN_KEYS: [&str; 21] = [
 struct ServerReader<'a> {
     name: &'a str,
     keys: &'a Map<String, Value>,
+    secrets: LiteralSecrets,
     config: &'a mut ForeignConfig,
     lines: Vec<String>,
 }
@@ -118,7 +128,8 @@ impl ServerReader<'_> {
             let (flag, value) = arg.split_once('=').filter(|_| arg.starts_with('-')).unwrap_or(("", &arg));
             let name = if flag.is_empty() { last_flag.take().unwrap_or_default() } else { flag.to_owned() };
             last_flag = (arg.starts_with('-') && flag.is_empty()).then(|| arg.clone());
-            args.push(if is_secret(&name, value) && !arg.contains("${") && last_flag.is_none() {
+            let has_secret = is_secret(&name, value) && !arg.contains("${") && last_flag.is_none();
+            args.push(if has_secret && self.refers("args") {
                 let variable = self.variable(if name.is_empty() { "secret" } else { &name });
                 let start = if flag.is_empty() { String::new() } else { format!("{flag}=") };
                 toml_string(&format!("{}${{{variable}}}", start.replace("${", "$${")))
@@ -146,11 +157,11 @@ impl ServerReader<'_> {
             query.split('&').filter_map(|pair| pair.split_once('=')).any(|(name, value)| is_secret(name, value))
         };
         let url = match url.split_once('?').filter(|(_, query)| !query.contains("${") && has_secret(query)) {
-            Some((address, _)) => {
+            Some((address, _)) if self.refers("url") => {
                 let query = self.variable("secret_query");
                 self.value(&format!("{address}?${{{query}}}"))
             }
-            None => self.value(url),
+            _ => self.value(url),
         };
         self.lines.push(format!("url = {url}"));
         let mut headers = Vec::new();
@@ -192,10 +203,22 @@ impl ServerReader<'_> {
 
     /// The value of a variable or header, or a reference if it looks secret.
     fn setting(&mut self, name: &str, value: &str, variable: &str) -> String {
-        match value.contains("${") || !is_secret(name, value) {
-            true => self.value(value),
-            false => self.reference(&variable_name(variable)),
+        match !value.contains("${") && is_secret(name, value) && self.refers(name) {
+            true => self.reference(&variable_name(variable)),
+            false => self.value(value),
         }
+    }
+
+    /// Whether a value that looks secret becomes a reference. Otherwise a note names its key.
+    fn refers(&mut self, key: &str) -> bool {
+        if self.secrets == LiteralSecrets::Keep {
+            let note = format!(
+                "`{}`: `{key}` looks like a secret; write `${{NAME}}` instead, and set that variable",
+                self.name
+            );
+            self.config.notes.push(note);
+        }
+        self.secrets == LiteralSecrets::Refer
     }
 
     fn reference(&mut self, variable: &str) -> String {
