@@ -26,6 +26,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("toolhub-bench-agent", &["toolhub"]),
     ("toolhub-bench-command", &["toolhub"]),
     ("toolhub-bench-http", &["toolhub"]),
+    ("toolhub-bench-mcp", &["toolhub"]),
     ("toolhub-bench-rest", &["toolhub"]),
     ("toolhub-bench-state", &["toolhub"]),
     ("toolhub-bench-store", &["toolhub"]),
