@@ -16,8 +16,9 @@ use tokio::{
     time::Instant,
 };
 use toolhub::{
-    CancellationToken, HubBuilder, ToolBuilder,
+    CancellationToken, HubBuilder, SourceConnection, ToolBuilder,
     command::{Command, Guard},
+    mcp::McpServer,
     prelude::*,
 };
 
@@ -25,6 +26,9 @@ use toolhub_testkit::{TempFolder, soak};
 
 /// Tells the test binary to act as the hub to be killed, and its folder.
 const FOLDER_VARIABLE: &str = "TOOLHUB_GUARDED_HUB";
+/// An MCP server, and how many of them a hub has.
+const MCP_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../connect/tests/mcp_servers/stdio_server.py");
+const MCP_SERVERS: usize = 5;
 /// How long processes may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -62,6 +66,8 @@ elif name == "lives":
     for line in sys.stdin:
         request = json.loads(line)
         print(json.dumps({"id": request["id"], "result": request["arguments"], "state": {"asked": request["id"]}}))
+elif name.startswith("mcp"):
+    os.execv(sys.executable, [sys.executable, sys.argv[3], folder])
 else:
     time.sleep(1000)
 "#;
@@ -133,19 +139,25 @@ async fn calls_programs_until_it_is_killed() {
     drop(hangs);
 }
 
+/// Starts this test binary as a hub, and waits until it is ready.
+async fn start_hub(test: &str, folder: &Path) -> tokio::process::Child {
+    let mut hub = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .env(FOLDER_VARIABLE, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(hub.stdout.take().unwrap()).lines();
+    while lines.next_line().await.unwrap().expect("it exited early") != "ready" {}
+    hub
+}
+
 #[tokio::test]
 async fn a_hub_that_is_killed_leaves_nobody_behind() {
     let kills = soak(10, 50);
     for kill in 0..kills {
         let folder = TempFolder::new();
-        let mut hub = tokio::process::Command::new(std::env::current_exe().unwrap())
-            .args(["guard::calls_programs_until_it_is_killed", "--exact", "--ignored", "--nocapture"])
-            .env(FOLDER_VARIABLE, folder.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(hub.stdout.take().unwrap()).lines();
-        while lines.next_line().await.unwrap().expect("it exited early") != "ready" {}
+        let mut hub = start_hub("guard::calls_programs_until_it_is_killed", folder.path()).await;
         if kill % 2 == 0 {
             wait_for_file(folder.path().join("up-hangs")).await;
             wait_for_file(folder.path().join("up-lives")).await;
@@ -157,6 +169,45 @@ async fn a_hub_that_is_killed_leaves_nobody_behind() {
         } else {
             // Kill while programs are starting, whichever of them are running by then.
             tokio::time::sleep(Duration::from_millis(15 * kill)).await;
+        }
+        hub.kill().await.unwrap();
+        assert_no_process_left(folder.path()).await;
+    }
+}
+
+/// Not a test but the hub that is killed; does nothing unless the variable is set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by the test below, in its own process"]
+async fn has_mcp_servers_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else { return };
+    let builder = (0..MCP_SERVERS).fold(ToolHub::builder(), |builder, number| {
+        let name = format!("mcp{number}");
+        let server = McpServer::stdio(&name, "python3")
+            .args(["-c", PROCESS_TREE_SCRIPT, folder.to_str().unwrap(), &name, MCP_SERVER])
+            .guard(Guard::program(env!("CARGO_BIN_EXE_toolhub")));
+        builder.source(server.source().unwrap())
+    });
+    let hub = builder.build().await.unwrap();
+    println!("ready");
+    while !hub.sources().iter().all(|source| source.info().connection == SourceConnection::Connected) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    fs::write(folder.join("connected"), "").unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_hub_that_is_killed_leaves_no_mcp_server_behind() {
+    for kill in 0..soak(2, 10) {
+        let folder = TempFolder::new();
+        let mut hub = start_hub("guard::has_mcp_servers_until_it_is_killed", folder.path()).await;
+        if kill % 2 == 0 {
+            wait_for_file(folder.path().join("connected")).await;
+            let running = find_processes(folder.path()).len();
+            assert!(running >= MCP_SERVERS * 7, "a guard, a server and five others each: {running}");
+        } else {
+            // Kill while the servers are starting.
+            tokio::time::sleep(Duration::from_millis(30 * kill)).await;
         }
         hub.kill().await.unwrap();
         assert_no_process_left(folder.path()).await;

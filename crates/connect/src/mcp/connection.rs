@@ -165,8 +165,8 @@ impl Connection {
         };
         let started = wire::start_stdio(command, settings).map_err(ConnectError::Start)?;
         let (router, lifecycle, secrets) = (started.router, started.lifecycle, started.secrets);
-        let running = handshake::run(started.transport, era, options, &lifecycle).await?;
-        let facts = handshake::facts(&running, era)?;
+        let running = handshake::run(started.transport, era, options, (&lifecycle, &secrets.all)).await?;
+        let facts = handshake::facts(&running, era, &secrets.all)?;
         Ok(Self { running, router, lifecycle, secrets, facts })
     }
 
@@ -175,11 +175,11 @@ impl Connection {
             HttpSettings { era, max_message: options.max_message, roots: options.roots(), logs: options.logs.clone() };
         let started = wire::start_http(rest, settings).await.map_err(handshake::start_error)?;
         let (router, lifecycle, secrets) = (started.router, started.lifecycle, started.secrets);
-        let running = match handshake::run(started.transport, era, options, &lifecycle).await {
+        let running = match handshake::run(started.transport, era, options, (&lifecycle, &secrets.all)).await {
             Ok(running) => running,
             Err(error) => return Err(handshake::http_error(error, era, &started.handle).await),
         };
-        let facts = handshake::facts(&running, era)?;
+        let facts = handshake::facts(&running, era, &secrets.all)?;
         Ok(Self { running, router, lifecycle, secrets, facts })
     }
 

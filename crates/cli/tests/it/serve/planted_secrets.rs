@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use toolhub_testkit::TempFolder;
 
-use super::{HttpConnection, Process, service::Service};
+use super::{HttpConnection, Process, mcp_servers::HttpServer, service::Service, tools::wait_until};
 use crate::config::run_toolhub;
 
 /// Every planted secret begins with this.
@@ -20,7 +20,7 @@ const PLANTED: &str = "canary-";
 const BASIC_PAIR: &str = "bWU6Y2FuYXJ5LWJhc2ljLXBhc3N3b3Jk";
 
 /// The variables of the server, which its config refers to.
-const VARIABLES: [(&str, &str); 13] = [
+const VARIABLES: [(&str, &str); 15] = [
     ("HEADER_VALUE", "canary-header-from-variable"),
     ("WEATHER_KEY", "canary-query-of-url"),
     ("BOT_TOKEN", "canary-path-of-url"),
@@ -34,6 +34,8 @@ const VARIABLES: [(&str, &str); 13] = [
     ("DATABASE_URL", "postgres://canary-variable-in-error"),
     ("MAIL_PASSWORD", "canary-variable-on-stderr"),
     ("STATE_TOKEN", "canary-variable-in-state"),
+    ("MCP_TOKEN", "canary-variable-of-mcp-program"),
+    ("MCP_KEY", "canary-header-of-mcp-address"),
 ];
 
 const CONFIG: &str = r#"
@@ -118,6 +120,53 @@ command = "python3"
 args = ["program.py", "login"]
 confirm = true
 parameters = { type = "object", properties = { password = { type = "string" }, qty = { type = "integer" } } }
+[mcp_servers.leaky]
+command = "python3"
+args = ["mcp.py"]
+pass_env = ["MCP_TOKEN"]
+read_only = ["*"]
+[mcp_servers.remote]
+url = "MCP_URL"
+allow_hosts = ["127.0.0.1"]
+headers = { X-Key = { env = "MCP_KEY" } }
+read_only = ["*"]
+"#;
+
+/// An MCP server that repeats its secret wherever it can.
+const MCP_PROGRAM: &str = r#"
+import json, os, sys
+token = os.environ["MCP_TOKEN"]
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+print("started with", token, file=sys.stderr, flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+    if method == "server/discover":
+        send(id=id, error={"code": -32601, "message": "unknown, " + token})
+    elif method == "initialize":
+        info = {"name": "leaky " + token, "version": token}
+        send(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "logging": {}}, "serverInfo": info})
+    elif method == "tools/list":
+        names = ["text", "structured", "image", "reported", "failed", "invalid"]
+        schema = {"type": "object", "properties": {"a": {"type": "string", "description": token}}}
+        broken = {"name": "broken", "description": token, "inputSchema": {"type": "object", "$ref": token}}
+        send(id=id, result={"tools": [{"name": n, "description": "uses " + token, "inputSchema": schema} for n in names] + [broken]})
+    elif method == "tools/call":
+        name, progress = params["name"], params["_meta"]["progressToken"]
+        send(method="notifications/message", params={"level": "info", "logger": token, "data": {"token": token}})
+        send(method="notifications/progress", params={"progressToken": progress, "progress": 1, "message": "with " + token})
+        if name == "failed":
+            send(id=id, error={"code": -32000, "message": "failed with " + token, "data": token})
+        elif name == "invalid":
+            send(id=id, result={"content": 7, "resultType": token})
+        else:
+            text = {"type": "text", "text": "the token is " + token}
+            link = {"type": "resource_link", "uri": "https://example.org/" + token, "name": token}
+            structured = {"structuredContent": {"token": token}} if name == "structured" else {}
+            send(id=id, result={"content": [text, link], "isError": name == "reported", **structured})
+    elif id is not None:
+        send(id=id, result={})
 "#;
 
 const PROGRAM: &str = r#"
@@ -170,7 +219,7 @@ impl Findings {
     /// All files of a folder, however deep; config and programs of the test contain the secrets themselves.
     fn add_files(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).expect("the folder can be read").flatten() {
-            let (path, own) = (entry.path(), ["toolhub.toml", "script.toml", "program.py", "password.txt"]);
+            let (path, own) = (entry.path(), ["toolhub.toml", "script.toml", "program.py", "mcp.py", "password.txt"]);
             if path.is_dir() {
                 self.add_files(&path);
             } else if !own.iter().any(|name| path.ends_with(name)) {
@@ -221,6 +270,13 @@ fn calls() -> Vec<(&'static str, Value, &'static str)> {
         ("login", json!({"list": [{"refresh_token": "canary-nested-argument"}]}), success),
         ("login", json!({"salaryNow": "canary-listed-argument"}), success),
         ("login", json!({"pin_token": "canary-invalid-argument"}), "\"code\":\"arguments_invalid\""),
+        ("leaky__text", json!({"password": "canary-argument-of-mcp"}), success),
+        ("leaky__structured", json!({}), success),
+        ("leaky__image", json!({}), success),
+        ("leaky__reported", json!({}), failure),
+        ("leaky__failed", json!({}), failure),
+        ("leaky__invalid", json!({}), failure),
+        ("remote__echo", json!({}), success),
     ]);
     calls
 }
@@ -233,9 +289,11 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
     let created: Value = serde_json::from_str(&created.out).expect("a key");
     let (key, hash) = (created["key"].as_str().expect("a key"), created["hash"].as_str().expect("its hash"));
     let address = format!("http://127.0.0.1:{}", service.port);
-    let config = CONFIG.replace("\nurl = \"SERVICE", &format!("\nallow_hosts = [\"127.0.0.1\"]\nurl = \"{address}"));
+    let mcp = HttpServer::start(&[]);
+    let config = CONFIG.replace("MCP_URL", &mcp.url());
+    let config = config.replace("\nurl = \"SERVICE", &format!("\nallow_hosts = [\"127.0.0.1\"]\nurl = \"{address}"));
     folder.write("toolhub.toml", &config);
-    folder.write("script.toml", SCRIPT).write("program.py", PROGRAM).write("password.txt", "canary-basic-password\n");
+    folder.write("script.toml", SCRIPT).write("program.py", PROGRAM).write("mcp.py", MCP_PROGRAM).write("password.txt", "canary-basic-password\n");
     let path = std::env::var("PATH").unwrap_or_default();
     let variables = [&VARIABLES[..], &[("OPS_HASH", hash), ("PATH", path.as_str())]].concat();
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);
@@ -248,6 +306,10 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
         (response.status, response.text)
     };
 
+    for server in ["leaky", "remote"] {
+        let what = format!("GET /api/v1/mcp-servers/{server}");
+        wait_until(|| send(&what, &Value::Null).1.contains("\"connected\""));
+    }
     for (tool, arguments, expected) in calls() {
         let what = format!("POST /api/v1/tools/{tool}/calls");
         let (_, text) = send(&what, &json!({"arguments": arguments, "threadId": "t"}));
@@ -317,6 +379,12 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
         "GET /api/v1/state/contexts/t%2Fkeeper/business",
         "GET /api/v1/state/contexts/t%2Fkeeper/business/history",
         "GET /readyz?verbose",
+        "GET /api/v1/mcp-servers",
+        "GET /api/v1/mcp-servers/leaky",
+        "GET /api/v1/mcp-servers/leaky/logs",
+        "GET /api/v1/mcp-servers/leaky/changes",
+        "GET /api/v1/mcp-servers/remote",
+        "GET /api/v1/tools/leaky__text",
     ] {
         let (status, text) = send(what, &Value::Null);
         assert_eq!(status, 200, "{what}: {text}");
@@ -351,6 +419,11 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
         "config show --origin",
         "config show --json",
         "doctor",
+        "mcp list",
+        "mcp get leaky",
+        "mcp logs leaky",
+        "mcp get remote",
+        "tools explain leaky__text",
     ] {
         let ran = run_toolhub(folder.path(), &command.split(' ').collect::<Vec<_>>(), &session);
         assert!(ran.code == 0 && !ran.out.is_empty(), "toolhub {command}: {}", ran.err);

@@ -25,7 +25,7 @@ fn tool_status(connection: &mut HttpConnection, tool: &str) -> String {
 
 /// Polls until the condition holds. The timeout is much longer than needed, so only a failing test reaches it.
 #[track_caller]
-fn wait_until(mut condition: impl FnMut() -> bool) {
+pub(super) fn wait_until(mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < Duration::from_secs(60), "the condition never held");

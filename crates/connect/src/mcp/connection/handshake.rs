@@ -26,6 +26,7 @@ use crate::{
         wire::{End, EndCause, HttpHandle, HttpStartError, JsonRpcFailure, Lifecycle},
     },
     rest::HttpError,
+    secret_mask::SecretMask,
 };
 
 /// How much of a name or version of a server is shown.
@@ -133,7 +134,7 @@ pub(super) async fn run<T: Transport<RoleClient> + 'static>(
     transport: T,
     era: Era,
     options: &ConnectionOptions,
-    lifecycle: &Lifecycle,
+    (lifecycle, secrets): (&Lifecycle, &SecretMask),
 ) -> Result<RunningService<RoleClient, Handler>, ConnectError> {
     let client = Implementation::new("toolhub", env!("CARGO_PKG_VERSION"));
     let config = ClientConfig::new(capabilities(options.input), client);
@@ -147,20 +148,20 @@ pub(super) async fn run<T: Transport<RoleClient> + 'static>(
         }
     };
     let running = serve_client_with_lifecycle(Handler(config), transport, mode).await;
-    running.map_err(|error| connect_error(error, lifecycle))
+    running.map_err(|error| connect_error(error, lifecycle, secrets))
 }
 
-fn connect_error(error: ClientInitializeError, lifecycle: &Lifecycle) -> ConnectError {
+fn connect_error(error: ClientInitializeError, lifecycle: &Lifecycle, secrets: &SecretMask) -> ConnectError {
     // The transport is gone by now, so `Closed` is our own doing and not the reason.
     let end = lifecycle.reason().filter(|end| !matches!(end.cause, EndCause::Closed));
     match (error, end) {
         (ClientInitializeError::JsonRpcError(error), _) => ConnectError::Refused(JsonRpcFailure {
             code: error.code.0,
-            message: error.message.into_owned(),
-            data: error.data,
+            message: secrets.text(error.message.into_owned()).into_owned(),
+            data: None,
         }),
         (ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. }, _) => ConnectError::Version {
-            offered: server_supported.iter().take(10).map(|version| clip(version.as_str())).collect(),
+            offered: server_supported.iter().take(10).map(|version| clip(version.as_str(), secrets)).collect(),
         },
         (_, Some(end)) => ConnectError::Ended(end),
         (ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled, None) => {
@@ -197,7 +198,11 @@ pub(super) async fn http_error(error: ConnectError, era: Era, handle: &HttpHandl
 }
 
 /// What the server said in the handshake.
-pub(super) fn facts(running: &RunningService<RoleClient, Handler>, era: Era) -> Result<PeerFacts, ConnectError> {
+pub(super) fn facts(
+    running: &RunningService<RoleClient, Handler>,
+    era: Era,
+    secrets: &SecretMask,
+) -> Result<PeerFacts, ConnectError> {
     let info = running.peer_info().ok_or(ConnectError::InvalidAnswer)?;
     let version = info.protocol_version.as_str();
     // `rmcp` accepts any version.
@@ -205,19 +210,20 @@ pub(super) fn facts(running: &RunningService<RoleClient, Handler>, era: Era) -> 
         .iter()
         .any(|known| known.as_str() == version && known.has_initialize() == (era == Era::Legacy));
     if !known {
-        return Err(ConnectError::Version { offered: vec![clip(version)] });
+        return Err(ConnectError::Version { offered: vec![clip(version, secrets)] });
     }
     let tools = info.capabilities.tools.as_ref();
     Ok(PeerFacts {
         era,
         protocol_version: version.to_owned(),
-        server: info.server_info.as_ref().map(|server| (clip(&server.name), clip(&server.version))),
+        server: info.server_info.as_ref().map(|server| (clip(&server.name, secrets), clip(&server.version, secrets))),
         has_tools: tools.is_some(),
         reports_list_changes: tools.is_some_and(|tools| tools.list_changed == Some(true)),
         sends_logs: info.capabilities.logging.is_some(),
     })
 }
 
-fn clip(text: &str) -> String {
-    printable(text.as_bytes()).chars().take(MAX_NAME_CHARS).collect()
+/// A text of a server, without secrets and in bounds.
+fn clip(text: &str, secrets: &SecretMask) -> String {
+    printable(secrets.text(text).as_bytes()).chars().take(MAX_NAME_CHARS).collect()
 }
