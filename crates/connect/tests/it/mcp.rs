@@ -9,10 +9,15 @@ mod single_tools;
 mod stress;
 mod tools;
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
-use toolhub_connect::mcp::{McpServer, McpSource};
+use toolhub_connect::mcp::{McpServer, McpSource, Protocol};
 use toolhub_core::{ErrorKind, HubBuilder, SourceConnection, SourceInfo, StatusScope, ToolHub, status::ToolStatus};
 use toolhub_testkit::TempFolder;
 
@@ -57,6 +62,33 @@ impl TestServer {
             .args(self.flags.iter().copied())
             .env("TOOLS", self.folder.join("tools.json").to_string_lossy())
             .read_only(["*"])
+    }
+}
+
+/// The test server at an address. Killed when this is dropped.
+struct HttpServer {
+    url: String,
+    process: Child,
+}
+
+impl HttpServer {
+    fn start(flags: &[&str]) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/http_server.py");
+        let mut process = Command::new("python3").arg(script).args(flags).stdout(Stdio::piped()).spawn().unwrap();
+        let mut port = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        Self { url: format!("http://127.0.0.1:{}/mcp", port.trim()), process }
+    }
+
+    /// The settings of the server `t`, whose tools are all trusted.
+    fn server(&self) -> McpServer {
+        McpServer::http("t", &self.url).allow_host("127.0.0.1").protocol(Protocol::Legacy).trust()
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        let _ = (self.process.kill(), self.process.wait());
     }
 }
 

@@ -293,7 +293,11 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
     let config = CONFIG.replace("MCP_URL", &mcp.url());
     let config = config.replace("\nurl = \"SERVICE", &format!("\nallow_hosts = [\"127.0.0.1\"]\nurl = \"{address}"));
     folder.write("toolhub.toml", &config);
-    folder.write("script.toml", SCRIPT).write("program.py", PROGRAM).write("mcp.py", MCP_PROGRAM).write("password.txt", "canary-basic-password\n");
+    folder
+        .write("script.toml", SCRIPT)
+        .write("program.py", PROGRAM)
+        .write("mcp.py", MCP_PROGRAM)
+        .write("password.txt", "canary-basic-password\n");
     let path = std::env::var("PATH").unwrap_or_default();
     let variables = [&VARIABLES[..], &[("OPS_HASH", hash), ("PATH", path.as_str())]].concat();
     let server = Process::start(folder.path(), &["serve", "--port", "0"], &variables);

@@ -4,10 +4,15 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolhub_connect::mcp::{McpServer, Protocol};
-use toolhub_core::{ErrorKind, SourceConnection, ToolHub, backend::Memory, status::ToolStatus};
+use toolhub_core::{
+    ErrorKind, SourceConnection, ToolHub,
+    backend::Memory,
+    clock::{Clock, SystemClock},
+    status::ToolStatus,
+};
 
 use super::{
-    TestServer, connected, connected_hub, info, names, shared_status, source, text, text_when_back, tools,
+    HttpServer, TestServer, connected, connected_hub, info, names, shared_status, source, text, text_when_back, tools,
     wait_connected, wait_for,
 };
 
@@ -92,4 +97,15 @@ async fn a_changed_list_changes_only_what_is_different() {
     text(&hub, "t__flood", json!({"count": 50})).await;
     wait_for("the removal", || hub.get("t__echo").is_none().then_some(())).await;
     assert_eq!(shared_status(&hub, "t__pid").await, ToolStatus::Available);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_the_credentials_is_asked_again_in_five_minutes() {
+    let server = HttpServer::start(&["auth"]);
+    let hub = ToolHub::builder().source(source(server.server())).build().await.unwrap();
+    let next = wait_for("the next attempt", || info(&hub).next_attempt).await;
+    let error = info(&hub).last_error.unwrap();
+    assert!(error.contains("needs a login, which is not supported yet; set `auth`"), "{error}");
+    let wait = next.since(SystemClock.now());
+    assert!(wait > Duration::from_secs(240) && wait <= Duration::from_secs(300), "{wait:?}");
 }

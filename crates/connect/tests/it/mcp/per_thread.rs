@@ -1,21 +1,14 @@
 //! Servers with a connection per thread: a process or a session of its own, shared by the tools of the server there.
 
-use std::{fs, process::Stdio, time::Duration};
+use std::{fs, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt, BufReader},
-    process::{Child, Command},
-};
-use toolhub_connect::mcp::{McpServer, Protocol};
 use toolhub_core::{
     ConnectionState, Effect, ErrorKind, Outcome, StateKind, ToolHub,
     ids::{Tenant, ThreadId},
 };
 
-use super::{TestServer, connected, connected_hub, info, source, tools, wait_connected, wait_for};
-
-const HTTP_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/http_server.py");
+use super::{HttpServer, TestServer, connected, connected_hub, info, source, tools, wait_connected, wait_for};
 
 /// The text that a call in a thread returns.
 async fn text(hub: &ToolHub, tool: &str, thread: &str) -> String {
@@ -185,30 +178,9 @@ async fn the_connection_state_of_each_tool_is_kept_per_thread() {
     }
 }
 
-/// A server in a process of its own, which is killed when this is dropped.
-struct HttpServer {
-    url: String,
-    _process: Child,
-}
-
-impl HttpServer {
-    async fn start(flags: &[&str]) -> Self {
-        let mut program = Command::new("python3");
-        let mut process =
-            program.arg(HTTP_SERVER).args(flags).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-        let mut port = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).await.unwrap();
-        Self { url: format!("http://127.0.0.1:{}/mcp", port.trim()), _process: process }
-    }
-
-    fn server(&self) -> McpServer {
-        McpServer::http("t", &self.url).allow_host("127.0.0.1").protocol(Protocol::Legacy).trust()
-    }
-}
-
 #[tokio::test]
 async fn each_thread_has_a_session_at_an_address() {
-    let server = HttpServer::start(&["no-get", "tools=count,report,expire"]).await;
+    let server = HttpServer::start(&["no-get", "tools=count,report,expire"]);
     let hub = connected(server.server().per_thread()).await;
     // The first session is the one that lists the tools.
     assert_eq!(text(&hub, "t__count", "t1").await, "session-2: 1");
@@ -226,7 +198,7 @@ async fn each_thread_has_a_session_at_an_address() {
 
 #[tokio::test]
 async fn threads_of_a_tenant_share_a_session_and_other_tenants_do_not() {
-    let server = HttpServer::start(&["no-get", "tools=count"]).await;
+    let server = HttpServer::start(&["no-get", "tools=count"]);
     let hub = ToolHub::builder().source(source(server.server())).build().await.unwrap();
     wait_connected(&hub).await;
     assert_eq!(text(&hub, "t__count", "t1").await, "session-1: 1");

@@ -1,10 +1,5 @@
 //! Single tools of servers, with names and settings of their own.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-};
-
 use serde_json::json;
 use toolhub_connect::config::{ToolConfig, create_tool};
 use toolhub_core::{
@@ -12,7 +7,7 @@ use toolhub_core::{
     tool,
 };
 
-use super::{TestServer, connected, info, names, shared_status, text, tools, wait_for};
+use super::{HttpServer, TestServer, connected, info, names, shared_status, text, tools, wait_for};
 
 async fn noop(_: NoArguments) -> Result<&'static str, ToolError> {
     Ok("a function")
@@ -98,31 +93,9 @@ async fn a_change_replaces_a_single_tool_and_a_function_by_each_other() {
     assert_eq!((names(&hub), hub.sources().len()), (vec!["next".to_owned()], 0));
 }
 
-/// The test server at an address.
-struct HttpServer {
-    child: Child,
-    url: String,
-}
-
-impl HttpServer {
-    fn start() -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp_servers/http_server.py");
-        let mut child = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().unwrap();
-        let mut port = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
-        Self { child, url: format!("http://127.0.0.1:{}/mcp", port.trim()) }
-    }
-}
-
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        let _ = (self.child.kill(), self.child.wait());
-    }
-}
-
 #[tokio::test]
 async fn a_tool_of_an_mcp_server_is_made_of_json() {
-    let server = HttpServer::start();
+    let server = HttpServer::start(&[]);
     let config: ToolConfig = serde_json::from_value(json!({
         "name": "look", "kind": "mcp", "server_url": server.url, "tool": "echo", "allow_hosts": ["127.0.0.1"],
         "headers": {"X-Team": "blue"}, "description": "Looks.", "annotations": {"read_only": true}, "timeout": "5s",
