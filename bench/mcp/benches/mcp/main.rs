@@ -1,11 +1,12 @@
 //! Compares tools of MCP servers with a bare MCP client that makes the same calls, over stdio and over HTTP.
 //!
-//! In: nothing. Out: a table of calls per second, with ratios and targets, and the memory of idle connections. The servers are minimal
+//! In: nothing. Out: a table of calls per second, with ratios and targets, the memory of idle connections, and some times. The servers are minimal
 //! and have their own processes; the clients are measured interleaved, and each ratio is the median over the rounds.
 #![allow(clippy::unwrap_used, reason = "a benchmark stops at the first unexpected error")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod clients;
+mod figures;
 mod server;
 
 #[global_allocator]
@@ -23,6 +24,8 @@ const ROUNDS: usize = 7;
 const ROUND_DURATION: Duration = Duration::from_secs(1);
 const CONCURRENCY: usize = 64;
 const IDLE_CONNECTIONS: usize = 50;
+/// Calls of each task beside a hostile server.
+const CALLS: usize = 2_000;
 /// The targets: the minimum ratio to the rate of the bare client, and the maximum memory of an idle connection.
 const MIN_RATE_RATIO: f64 = 0.85;
 const MAX_IDLE_KILOBYTES: f64 = 300.0;
@@ -32,9 +35,9 @@ fn main() {
         return;
     }
     // Without `--bench`, cargo only checks that the benchmark runs.
-    let (rounds, duration, idle) = match std::env::args().any(|arg| arg == "--bench") {
-        true => (ROUNDS, ROUND_DURATION, IDLE_CONNECTIONS),
-        false => (1, Duration::from_millis(50), 2),
+    let (rounds, duration, idle, calls) = match std::env::args().any(|arg| arg == "--bench") {
+        true => (ROUNDS, ROUND_DURATION, IDLE_CONNECTIONS, CALLS),
+        false => (1, Duration::from_millis(50), 2, 10),
     };
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -68,6 +71,7 @@ fn main() {
             let verdict = if each <= MAX_IDLE_KILOBYTES { "met" } else { "MISSED" };
             println!("| {transport:?} | {idle} | {each:.0} | ≤ {MAX_IDLE_KILOBYTES}, {verdict} |");
         }
+        figures::print(&Server::start(Transport::Stdio), calls).await;
     });
 }
 

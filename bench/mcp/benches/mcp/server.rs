@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 /// Says which server this process is.
 pub(crate) const VARIABLE: &str = "TOOLHUB_BENCH_MCP_SERVER";
+/// How many tools it has, if more than one.
+pub(crate) const TOOLS_VARIABLE: &str = "TOOLHUB_BENCH_MCP_TOOLS";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
@@ -55,7 +57,9 @@ impl Drop for Server {
 /// Runs the server if this process is to be one.
 pub(crate) fn run_if_requested() -> bool {
     match env::var(VARIABLE).as_deref() {
-        Ok("stdio") => serve_stdio(),
+        Ok("stdio") => serve_stdio(|_| {}),
+        Ok("flood") => serve_stdio(flood),
+        Ok("silent") => std::io::stdin().lock().lines().for_each(drop),
         Ok("http") => {
             tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(serve_http())
         }
@@ -64,13 +68,38 @@ pub(crate) fn run_if_requested() -> bool {
     true
 }
 
-fn serve_stdio() {
-    let mut output = std::io::stdout().lock();
+/// Answers requests; `before_call` sees each call first.
+fn serve_stdio(before_call: fn(&Value)) {
     for line in std::io::stdin().lock().lines() {
-        if let Some(answer) = answer(&serde_json::from_str(&line.unwrap()).unwrap()) {
-            writeln!(output, "{answer}").unwrap();
-            output.flush().unwrap();
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if message["method"] == "tools/call" {
+            before_call(&message);
         }
+        if let Some(answer) = answer(&message) {
+            write(&answer);
+        }
+    }
+}
+
+fn write(message: &Value) {
+    let mut output = std::io::stdout().lock();
+    // A client that is gone ends this process.
+    if writeln!(output, "{message}").and_then(|()| output.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Sends notifications until the client is gone.
+fn flood(call: &Value) {
+    let token = &call["params"]["_meta"]["progressToken"];
+    for number in 0_u64.. {
+        write(
+            &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": number}}),
+        );
+        write(
+            &json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x".repeat(200)}}),
+        );
+        write(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
     }
 }
 
@@ -92,10 +121,17 @@ fn answer(message: &Value) -> Option<Value> {
         "initialize" => json!({
             "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "bench", "version": "1"},
         }),
-        "tools/list" => json!({"tools": [{
-            "name": "echo", "annotations": {"readOnlyHint": true},
-            "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
-        }]}),
+        "tools/list" => {
+            let more = env::var(TOOLS_VARIABLE).map_or(0, |number| number.parse().unwrap());
+            let names = std::iter::once("echo".to_owned()).chain((1..more).map(|number| format!("tool{number}")));
+            let tools = names.map(|name| {
+                json!({
+                    "name": name, "annotations": {"readOnlyHint": true}, "description": "Returns its argument.",
+                    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+                })
+            });
+            json!({"tools": tools.collect::<Vec<_>>()})
+        }
         "tools/call" => json!({"content": [{"type": "text", "text": message["params"]["arguments"]["text"]}]}),
         _ => json!({}),
     };

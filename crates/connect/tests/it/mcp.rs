@@ -84,11 +84,15 @@ impl HttpServer {
     fn server(&self) -> McpServer {
         McpServer::http("t", &self.url).allow_host("127.0.0.1").protocol(Protocol::Legacy).trust()
     }
+
+    fn stop(&mut self) {
+        let _ = (self.process.kill(), self.process.wait());
+    }
 }
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        let _ = (self.process.kill(), self.process.wait());
+        self.stop();
     }
 }
 
@@ -135,7 +139,12 @@ async fn text_when_back(hub: &ToolHub, tool: &str) -> String {
         let outcome = hub.call(tool, json!({})).await;
         match outcome.error_kind() {
             None => return outcome.output.as_str().unwrap().to_owned(),
-            Some(ErrorKind::ToolUnavailable | ErrorKind::UpstreamUnreachable | ErrorKind::ToolFailedStatus) => {}
+            Some(
+                ErrorKind::ToolUnavailable
+                | ErrorKind::UpstreamUnreachable
+                | ErrorKind::UpstreamError
+                | ErrorKind::ToolFailedStatus,
+            ) => {}
             Some(other) => panic!("{other}: {outcome:#?}"),
         }
     }

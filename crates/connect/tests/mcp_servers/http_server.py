@@ -237,7 +237,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+port = next((int(flag[5:]) for flag in flags if flag.startswith("port=")), 0)
+server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
 server.daemon_threads = True
 server.handle_error = lambda *_: None  # Clients go away.
 print(server.server_address[1], flush=True)

@@ -109,3 +109,15 @@ async fn a_server_that_refuses_the_credentials_is_asked_again_in_five_minutes() 
     let wait = next.since(SystemClock.now());
     assert!(wait > Duration::from_secs(240) && wait <= Duration::from_secs(300), "{wait:?}");
 }
+
+#[tokio::test]
+async fn a_server_at_an_address_that_is_restarted_is_back_with_a_new_session() {
+    let mut server = HttpServer::start(&["no-get"]);
+    let hub = connected(server.server()).await;
+    text(&hub, "t__echo", json!({})).await;
+    let port = format!("port={}", server.url.trim_end_matches("/mcp").rsplit_once(':').unwrap().1);
+    server.stop();
+    assert!(!hub.call("t__echo", json!({})).await.is_success());
+    let _restarted = HttpServer::start(&["no-get", &port]);
+    assert!(text_when_back(&hub, "t__echo").await.contains("session-1"));
+}
