@@ -135,6 +135,7 @@ async fn text(hub: &ToolHub, tool: &str, arguments: Value) -> String {
 /// The text that a tool without arguments returns, once its server is back. Calls wait for it, but not for long, and Python may start
 /// slowly.
 async fn text_when_back(hub: &ToolHub, tool: &str) -> String {
+    let start = tokio::time::Instant::now();
     loop {
         let outcome = hub.call(tool, json!({})).await;
         match outcome.error_kind() {
@@ -147,6 +148,9 @@ async fn text_when_back(hub: &ToolHub, tool: &str) -> String {
             ) => {}
             Some(other) => panic!("{other}: {outcome:#?}"),
         }
+        assert!(start.elapsed() < WAIT_TIMEOUT, "{outcome:#?}");
+        // A refused call may end without waiting for anything, and the supervisor needs the thread too.
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
