@@ -5,6 +5,8 @@
 
 mod answer_source;
 mod approval;
+mod echo_server;
+mod mcp_server;
 mod print;
 mod restart;
 mod tools;
@@ -13,6 +15,8 @@ mod tour;
 use std::{error::Error, path::PathBuf};
 
 use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) use echo_server::run_if_requested as serve_mcp_if_requested;
 
 use crate::exit::Exit;
 

@@ -131,7 +131,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    commands::guard::run_if_requested().unwrap_or_else(|| {
+    let hidden = commands::guard::run_if_requested().or_else(demo::serve_mcp_if_requested);
+    hidden.unwrap_or_else(|| {
         if let Err(error) = toolhub::command::deny_inspection() {
             eprintln!("warning: programs run as tools can read the environment of this process: {error}");
         }

@@ -77,6 +77,9 @@ pub(crate) async fn serve(global: &GlobalFlags, printer: &Printer, serve: Serve)
     run(&daemon, serve.watch, |url| banner::print_serve(printer, url, &daemon)).await
 }
 
+/// How long the banner of the demo waits for its MCP server.
+const MCP_SERVER_WAIT: std::time::Duration = std::time::Duration::from_secs(3);
+
 /// Serves the demo, or runs the tour.
 pub(crate) async fn demo(global: &GlobalFlags, printer: &Printer, demo: Demo) -> Result<Exit, Failure> {
     if demo.tour || demo.work_on.is_some() {
@@ -104,6 +107,8 @@ pub(crate) async fn demo(global: &GlobalFlags, printer: &Printer, demo: Demo) ->
         .create_thread(&Tenant::default(), thread)
         .await
         .map_err(|error| Failure::unexpected(error.to_string()))?;
+    // So that the banner names the tool of the MCP server.
+    let _ = tokio::time::timeout(MCP_SERVER_WAIT, wait_for_first_connections(&daemon.hub)).await;
     let greet = |url: &str| banner::print_demo(printer, url, &target_flags(global, url), &service, &daemon);
     let result = run(&daemon, false, greet).await;
     drop((daemon, folder, upstream));
@@ -125,6 +130,14 @@ pub(crate) struct InProcessHub {
     pub(crate) hub: ToolHub,
     /// The agents on it.
     pub(crate) agents: AgentService,
+    daemon: Arc<Daemon>,
+}
+
+impl InProcessHub {
+    /// Connects to the MCP servers, which a command does when it needs their tools.
+    pub(crate) async fn connect_mcp_servers(&self) {
+        self.daemon.connect_mcp_servers().await;
+    }
 }
 
 /// Opens the hub of this folder, for commands that find no server.
@@ -133,7 +146,8 @@ pub(crate) struct InProcessHub {
 /// When the store is in use or cannot be opened.
 pub(crate) async fn open_in_process(local: &LocalHub) -> Result<InProcessHub, Failure> {
     let daemon = Arc::new(Daemon::open(local, local.config_file(), Purpose::Command).await?);
-    Ok(InProcessHub { router: daemon.clone().local_router(), hub: daemon.hub.clone(), agents: daemon.agents.clone() })
+    let (router, hub, agents) = (daemon.clone().local_router(), daemon.hub.clone(), daemon.agents.clone());
+    Ok(InProcessHub { router, hub, agents, daemon })
 }
 
 /// Binds the listener, prints the banner and serves until a signal.

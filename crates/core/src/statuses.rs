@@ -13,7 +13,7 @@ mod successes;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -61,6 +61,8 @@ pub(crate) struct Statuses {
     pub(crate) successes: Successes,
     /// When dependencies of tools in threads expire.
     pub(crate) expiries: Expiries,
+    /// Whether a tool can be called at all, whatever its record says; set once the registry exists.
+    presence: OnceLock<PresenceLookup>,
     /// Held while events about a record are emitted, so that subscribers receive them in order.
     emit_lock: Mutex<()>,
     change_counts: ChangeCounts,
@@ -72,6 +74,9 @@ pub(crate) struct Statuses {
     timers: CancellationToken,
     _cancel_timers: DropGuard,
 }
+
+/// Finds the presence of a tool.
+type PresenceLookup = Box<dyn Fn(&ToolName) -> Readiness + Send + Sync>;
 
 impl Statuses {
     pub(crate) fn new(
@@ -92,6 +97,7 @@ impl Statuses {
             cache: StatusCache::default(),
             successes: Successes::default(),
             expiries: Expiries::default(),
+            presence: OnceLock::new(),
             emit_lock: Mutex::default(),
             change_counts: ChangeCounts::default(),
             changed: Notify::new(),
@@ -100,6 +106,11 @@ impl Statuses {
             _cancel_timers: timers.clone().drop_guard(),
             timers,
         }
+    }
+
+    /// Sets how the presence of a tool is found: disabled, not connected, or waiting for approval.
+    pub(crate) fn set_presence(&self, lookup: impl Fn(&ToolName) -> Readiness + Send + Sync + 'static) {
+        let _ = self.presence.set(Box::new(lookup));
     }
 
     /// The current settings for failing tools.

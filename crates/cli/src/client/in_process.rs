@@ -29,7 +29,7 @@ const STARTUP_WAIT: Duration = Duration::from_secs(10);
 /// The hub in this process.
 pub(crate) struct InProcess {
     hub: InProcessHub,
-    /// Set when the first connections of MCP servers were awaited.
+    /// Set when MCP servers were connected.
     is_started: OnceCell<()>,
 }
 
@@ -54,8 +54,8 @@ impl InProcess {
     }
 
     async fn dispatch(&self, request: Request) -> Result<http::Response<Body>, Failure> {
-        if needs_tools(&request.target) {
-            self.is_started.get_or_init(|| self.wait_for_mcp_servers()).await;
+        if needs_tools(&request.method, &request.target) {
+            self.is_started.get_or_init(|| self.connect_mcp_servers()).await;
         }
         let mut http_request =
             http::Request::builder().method(request.method).uri(request.target).header("host", "localhost");
@@ -74,8 +74,9 @@ impl InProcess {
         Ok(response)
     }
 
-    /// Waits until each MCP server has connected or failed, so that its tools are there.
-    async fn wait_for_mcp_servers(&self) {
+    /// Connects to the MCP servers, and waits until each has connected or failed, so that its tools are there.
+    async fn connect_mcp_servers(&self) {
+        self.hub.connect_mcp_servers().await;
         let _ = tokio::time::timeout(STARTUP_WAIT, wait_for_first_connections(&self.hub.hub)).await;
     }
 
@@ -86,10 +87,12 @@ impl InProcess {
     }
 }
 
-/// Whether the response depends on the tools of MCP servers.
-fn needs_tools(target: &str) -> bool {
-    let route = target.trim_start_matches("/api/v1/").split(['/', '?']).next().unwrap_or_default();
-    ["tools", "calls", "threads", "runs", "agents", "approvals", "mcp-servers"].contains(&route)
+/// Whether the response depends on the tools of MCP servers: those of requests that list or call tools.
+fn needs_tools(method: &http::Method, target: &str) -> bool {
+    let route =
+        target.trim_start_matches("/api/v1").trim_start_matches('/').split(['/', '?']).next().unwrap_or_default();
+    let lists_tools = ["tools", "agents", "mcp-servers"].contains(&route);
+    lists_tools || method != http::Method::GET && ["calls", "threads", "runs", "approvals"].contains(&route)
 }
 
 async fn read_body(response: http::Response<Body>) -> Result<ApiResponse, Failure> {

@@ -33,11 +33,16 @@ pub(crate) fn mcp_source(name: &str, plan: &McpServerPlan) -> Option<McpSource> 
 }
 
 impl Config {
-    /// A hub builder with all settings, these MCP servers, and this store.
-    pub(crate) fn hub_builder(&self, servers: &McpServers, store: &StoreHandle) -> HubBuilder {
-        let sources = servers.iter().filter_map(|(name, plan)| mcp_source(name, plan));
-        let tools = self.tools.iter().filter_map(|(name, tool)| tool.builder(name));
-        let builder = sources.fold(self.base_builder().tools(tools), HubBuilder::source);
+    /// A hub builder with all settings, these MCP servers, and this store. If it is not connecting, the tools of servers never appear.
+    pub(crate) fn hub_builder(&self, servers: &McpServers, is_connecting: bool, store: &StoreHandle) -> HubBuilder {
+        let builder = match is_connecting {
+            true => {
+                let sources = servers.iter().filter_map(|(name, plan)| mcp_source(name, plan));
+                let tools = self.tools.iter().filter_map(|(name, tool)| tool.builder(name));
+                sources.fold(self.base_builder().tools(tools), HubBuilder::source)
+            }
+            false => self.disconnected_builder(servers),
+        };
         match store {
             StoreHandle::Memory(store) => builder.store(Arc::clone(store)),
             StoreHandle::Sqlite(store) => builder.store(Arc::clone(store)),
@@ -46,7 +51,11 @@ impl Config {
 
     /// The same with the default store, in memory, and without connections to MCP servers: their tools never appear.
     pub(crate) fn offline_builder(&self) -> HubBuilder {
-        let sources = self.mcp_servers.iter().filter_map(|(name, server)| server.disabled_source(name).ok());
+        self.disconnected_builder(&self.mcp_servers)
+    }
+
+    fn disconnected_builder(&self, servers: &McpServers) -> HubBuilder {
+        let sources = servers.iter().filter_map(|(name, server)| server.disabled_source(name).ok());
         let tools = self.tools.iter().filter_map(|(name, tool)| tool.offline_builder(name));
         sources.fold(self.base_builder().tools(tools), HubBuilder::source)
     }

@@ -39,7 +39,11 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("state.persistence_format", "pickle", "loading a pickle can execute arbitrary code; use \"sqlite\" or \"json\""),
     ("tools.*.kind", "command", "a `command` is \"stateless\", or \"stateful\" if one process serves a whole thread"),
     ("tools.*.builtin", "weather", "`weather` calls the demo's own HTTP service, which only `toolhub demo` starts"),
-    ("tools.*.builtin", "echo", "`echo` is not supported yet; another MCP server can be added as [mcp_servers.NAME]"),
+    (
+        "tools.*.builtin",
+        "echo",
+        "`echo` comes from the MCP server of `toolhub demo`; add a server as [mcp_servers.NAME]",
+    ),
 ];
 
 /// The hint for a planned key.

@@ -12,7 +12,7 @@ use toolhub::{
     prelude::{Content, Value, json},
 };
 
-use super::{approval, print, restart, tools};
+use super::{approval, mcp_server, print, restart, tools};
 
 pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     let folder = crate::temp_folder::TempFolder::new()?;
@@ -33,11 +33,13 @@ pub(super) async fn run() -> Result<(), Box<dyn Error>> {
     show_dependencies(&hub).await?;
     show_batch(&hub).await;
     show_rate_limit(&hub).await;
-    print::heading(14, "Acknowledged data survives a killed process");
+    print::heading(14, "The tool of an MCP server leaves and returns with its process");
+    mcp_server::run(&hub).await?;
+    print::heading(15, "Acknowledged data survives a killed process");
     count_events(&mut events, &mut counts);
     let hub = restart::run(hub, &folder.path().join("toolhub.db")).await?;
     let mut events = hub.subscribe();
-    print::heading(15, "Some calls require approval");
+    print::heading(16, "Some calls require approval");
     approval::run(&hub).await?;
     count_events(&mut events, &mut counts);
     show_event_counts(&counts);
@@ -157,7 +159,7 @@ async fn show_failing_tool(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
 }
 
 /// Prints availability events until a tool is available again.
-async fn wait_until_available(events: &mut Subscription) {
+pub(super) async fn wait_until_available(events: &mut Subscription) {
     loop {
         let event = events.next().await;
         if let EventKind::AvailabilityChanged { tool_name, available, reason } = &event.kind {
@@ -220,14 +222,14 @@ fn count_events(events: &mut Subscription, counts: &mut BTreeMap<&'static str, u
 }
 
 fn show_event_counts(counts: &BTreeMap<&'static str, u32>) {
-    print::heading(16, "Every step was published as an event");
+    print::heading(17, "Every step was published as an event");
     for (name, count) in counts {
         println!("   {count:>3} × {name}");
     }
 }
 
 fn show_next_steps() {
-    print::heading(17, "What next");
+    print::heading(18, "What next");
     print::print_line(
         "`toolhub demo` serves other sample tools over HTTP, with an agent; the page /docs tries every route.",
     );

@@ -59,7 +59,11 @@ pub(super) fn build_new(
 }
 
 fn to_builder(name: &str, tool: &config::Tool) -> Result<ToolBuilder, ToolChangeError> {
-    tool.builder(name).ok_or_else(|| ToolChangeError::Refused("there is no such builtin".into()))
+    tool.builder(name).ok_or_else(unknown_builtin)
+}
+
+fn unknown_builtin() -> ToolChangeError {
+    ToolChangeError::Refused("there is no such builtin".into())
 }
 
 fn parse(
@@ -103,15 +107,18 @@ fn file_only_problems(tool: &Map<String, Value>) -> Vec<(&'static str, String)> 
 }
 
 /// Builds all stored tools that can be built beside those of the config. A tool with a missing dependency is skipped, and so
-/// are its dependents: a server that starts without a tool is better than one that does not start.
-pub(super) fn build_all(stored: &BTreeMap<String, Value>, config: &Config) -> Vec<ToolBuilder> {
+/// are its dependents: a server that starts without a tool is better than one that does not start. If it is not connecting, tools of MCP
+/// servers never appear.
+pub(super) fn build_all(stored: &BTreeMap<String, Value>, config: &Config, is_connecting: bool) -> Vec<ToolBuilder> {
     let unconfigured = stored.iter().filter(|(name, _)| !config.tools.contains_key(*name));
     let mut remaining: BTreeMap<&String, &Value> = unconfigured.collect();
     loop {
         let others = |base: &str| config.may_have_tool(base) || remaining.keys().any(|name| *name == base);
         let (mut built, mut skipped) = (Vec::new(), Vec::new());
         for (name, request) in &remaining {
-            match build(name, request, &config.server.tool_hosts, others) {
+            let tool = parse(name, request, &config.server.tool_hosts, others);
+            let build = if is_connecting { config::Tool::builder } else { config::Tool::offline_builder };
+            match tool.and_then(|tool| build(&tool, name).ok_or_else(unknown_builtin)) {
                 Ok(tool) => built.push(tool),
                 Err(error) => {
                     tracing::warn!(tool = name, %error, "skipped a tool registered over the API");

@@ -49,6 +49,7 @@ pub(super) fn print_demo(printer: &Printer, url: &str, flags: &str, service: &st
         "  `flaky` fails three times, is withheld, then recovers: {program} call flaky --thread demo{flags}"
     ));
     printer.print(&format!("  `weather` calls {service}; make it fail: curl -X POST '{service}/fault?status=503'"));
+    printer.print(&format!("  `echo` comes from an MCP server, a process of its own: {program} mcp get demo{flags}"));
     printer.print(&format!("  a tour without a server: {program} demo --tour"));
     printer.print("  Ctrl-C stops the server");
 }

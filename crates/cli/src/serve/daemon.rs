@@ -82,6 +82,8 @@ impl Daemon {
     /// When the store is in use or cannot be opened, or a tool cannot be built.
     pub(crate) async fn open(local: &LocalHub, file: Option<&Path>, purpose: Purpose) -> Result<Self, Failure> {
         let config = &local.loaded.config;
+        // A command connects to MCP servers when it needs their tools.
+        let is_connecting = matches!(purpose, Purpose::Serve);
         let store = open_store(config, purpose).await?;
         let load = async |section| {
             let stored = definitions::load_all(&backend(&store), section).await;
@@ -94,7 +96,7 @@ impl Daemon {
         for problem in config::find_obstacles(&local.loaded, &[]) {
             tracing::warn!(key = %problem.key, problem = %problem.message, "tool cannot work; see `toolhub config check`");
         }
-        let api_tools = api_tools::build_all(&stored, config);
+        let api_tools = api_tools::build_all(&stored, config, is_connecting);
         let plans = agents::build_plans(&config.agents)
             .map_err(|error| Failure::new("config_invalid", error).help("toolhub config check"))?;
         let state_backups = Arc::<OnceLock<StateBackups>>::default();
@@ -105,22 +107,24 @@ impl Daemon {
             Ok::<_, toolhub::OpenStoreError>(store)
         };
         let servers = api_servers::merge(config, &stored_servers);
-        let builder = config.hub_builder(&servers, &store).state_store_factory(open_state_store);
+        let builder = config.hub_builder(&servers, is_connecting, &store).state_store_factory(open_state_store);
         let result = builder.tools(api_tools).build().await;
         let hub =
             result.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
         let service = AgentService::with_language(&hub, log_language(&local.options));
         agents::define(&service, plans);
         // Resume the runs that a crashed process left open.
-        match service.resume().await {
-            Ok(0) => {}
-            Ok(runs) => tracing::info!(runs, "resumed open agent runs"),
-            Err(error) => tracing::error!(
+        let resumed = service.resume().await.unwrap_or_else(|error| {
+            tracing::error!(
                 %error,
                 "cannot look up open agent runs; runs left open by a crash were not resumed; restart to retry"
-            ),
+            );
+            0
+        });
+        if resumed > 0 {
+            tracing::info!(runs = resumed, "resumed open agent runs");
         }
-        Ok(Self {
+        let daemon = Self {
             hub,
             agents: service,
             store,
@@ -131,7 +135,11 @@ impl Daemon {
             loaded: Mutex::new(local.loaded.clone()),
             keys: OnceLock::new(),
             reload_lock: tokio::sync::Mutex::default(),
-        })
+        };
+        if resumed > 0 && !is_connecting {
+            daemon.connect_mcp_servers().await;
+        }
+        Ok(daemon)
     }
 
     /// A server for this hub.

@@ -323,12 +323,13 @@ fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
     assert_eq!(calculate(&mut connection), 200);
     let states = connection.send("GET /agents/demo/tool-states", "", "").json();
     let names: Vec<&String> = states["data"]["toolStates"].as_object().expect("its tools").keys().collect();
-    let all = ["calculator", "clock", "counter", "dangerous", "flaky", "notes", "report", "weather", "words"];
+    let all = ["calculator", "clock", "counter", "dangerous", "echo", "flaky", "notes", "report", "weather", "words"];
     assert_eq!(names, all);
     let mut call = |tool: &str, arguments: serde_json::Value| {
         let body = json!({"arguments": arguments, "threadId": "demo"}).to_string();
         connection.send(&format!("POST /api/v1/tools/{tool}/calls"), "", &body).json()
     };
+    assert_eq!(call("echo", json!({"text": "from an MCP server"}))["output"], "from an MCP server");
     assert_eq!(call("report", json!({"title": "Trip"}))["code"], "dependency_not_met");
     assert_eq!(call("weather", json!({"city": "Paris"}))["output"]["unit"], "°C");
     assert_eq!(call("report", json!({"title": "Trip"}))["status"], "success");

@@ -54,11 +54,21 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     /// The endpoint for people, without anything that may be secret.
     pub(crate) fn description(&self) -> Map<String, Value> {
-        let (transport, key, value) = match self {
-            Self::Stdio(command) => ("stdio", "command", command.program_text().into()),
-            Self::Http(request) => ("http", "url", request.description()["url"].clone()),
-        };
-        Map::from_iter([("transport".to_owned(), transport.into()), (key.to_owned(), value)])
+        match self {
+            Self::Stdio(_) => Map::from_iter([("transport".to_owned(), "stdio".into())]),
+            Self::Http(request) => Map::from_iter([
+                ("transport".to_owned(), "http".into()),
+                ("url".to_owned(), request.description()["url"].clone()),
+            ]),
+        }
+    }
+
+    /// What only administrators may know.
+    pub(crate) fn admin_description(&self) -> Map<String, Value> {
+        match self {
+            Self::Stdio(command) => Map::from_iter([("command".to_owned(), command.program_text().into())]),
+            Self::Http(_) => Map::new(),
+        }
     }
 
     /// What its tools do depends on this. Secrets are left out, so that a new one voids no grant.

@@ -144,6 +144,7 @@ impl ToolSource for McpSource {
             last_error: status.last_error.clone(),
             next_attempt: status.next_attempt,
             details,
+            admin_details: self.server.endpoint.admin_description(),
             tools: status.tools.clone(),
         }
     }

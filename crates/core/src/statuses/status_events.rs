@@ -127,13 +127,20 @@ impl Statuses {
         // A thread sees the worse of its own and the shared status, so a change that the shared one masks is not
         // emitted.
         let shared = key.owner().and_then(|_| self.facts(&StatusKey::shared(key.tool())));
+        let (settings, now) = (self.settings(), self.clock.now());
+        let presence = self.presence.get().map_or(Readiness::Ready, |presence| presence(key.tool()));
         let (before, reading) = match (self.facts(key), shared) {
             (Some(own), Some(shared)) => {
-                let (settings, now) = (self.settings(), self.clock.now());
-                let combined = status::evaluate_in_thread(&own, &shared, &Readiness::Ready, &settings, now);
+                let combined = status::evaluate_in_thread(&own, &shared, &presence, &settings, now);
                 (before.max(self.reading(&shared).status), combined)
             }
-            _ => (before, reading),
+            (Some(own), None) => (before, status::evaluate(&own, &presence, &settings, now)),
+            (None, _) => (before, reading),
+        };
+        // A tool that is not connected was not available either, although its record said so.
+        let before = match before {
+            ToolStatus::Available => status::evaluate(&StatusRecord::default(), &presence, &settings, now).status,
+            other => other,
         };
         if before == reading.status {
             return;

@@ -56,6 +56,7 @@ impl TestSource {
             last_error: None,
             next_attempt: None,
             details: Default::default(),
+            admin_details: Default::default(),
             tools: Vec::new(),
         };
         let state = State {

@@ -25,7 +25,7 @@ use crate::{
     page::{self, List, ListQuery, RequestUri},
     problem::{ApiResult, Code, Problem},
     route::Route,
-    scope::{Access, Scope},
+    scope::{Access, Principal, Scope},
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -122,8 +122,16 @@ async fn list(State(app): State<App>, Query(query): Query<ListQuery>, uri: Reque
     Ok(uri.list_response("mcp-servers", items, next))
 }
 
-async fn get(State(app): State<App>, Params(ServerPath { name }): Params<ServerPath>) -> ApiResult<Json<SourceInfo>> {
-    Ok(Json(find(&app, &name)?.info()))
+async fn get(
+    State(app): State<App>,
+    principal: Principal,
+    Params(ServerPath { name }): Params<ServerPath>,
+) -> ApiResult<Json<SourceInfo>> {
+    let mut info = find(&app, &name)?.info();
+    if principal.has_scope(Scope::Admin) {
+        info.details.append(&mut info.admin_details);
+    }
+    Ok(Json(info))
 }
 
 async fn restart(

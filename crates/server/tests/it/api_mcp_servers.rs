@@ -317,3 +317,21 @@ async fn servers_are_added_and_removed_by_admins_and_never_as_programs() {
     request("DELETE", "/web", None, &admin).await.expect_status(204);
     request("DELETE", "/web", None, &admin).await.expect_problem(404, "mcp_server_not_found");
 }
+
+#[tokio::test]
+async fn only_admins_see_how_a_program_is_started() {
+    let fixture = api_fixture().await;
+    let (control, _) = add_fs(&fixture).await;
+    control.set_info(|info| drop(info.admin_details.insert("command".into(), "npx -y files".into())));
+    let (admin_setting, admin) = make_key("admin", "main", &[Scope::Admin]);
+    let (reader_setting, reader) = make_key("reader", "main", &[Scope::ToolsRead]);
+    let settings = settings_with_keys([admin_setting, reader_setting]);
+    let router = Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router();
+    let details = async |key: &str| {
+        let key = format!("Bearer {key}");
+        let shown = send(&router, "GET", "/api/v1/mcp-servers/fs", None, &[("authorization", &key)]).await;
+        shown.expect_status(200)["details"].clone()
+    };
+    assert_eq!(details(&admin).await, json!({"protocolVersion": "2025-11-25", "command": "npx -y files"}));
+    assert_eq!(details(&reader).await, json!({"protocolVersion": "2025-11-25"}));
+}

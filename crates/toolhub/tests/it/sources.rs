@@ -241,3 +241,32 @@ async fn running_calls_finish_on_the_definition_they_started_with() {
     gated.release(1);
     call.await.assert_success();
 }
+
+#[tokio::test]
+async fn lifting_maintenance_does_not_make_a_tool_available_that_is_not_connected_or_waits_for_approval() {
+    let (hub, fs) = hub(ToolHub::builder()).await;
+    fs.replace_tools(vec![plain("fs__a"), plain("fs__b").pending_approval("see the changes")]).await;
+    fs.disconnected("exited");
+    let set = async |tool: &str, status| {
+        hub.set_tool_status(tool, status, None, None, StatusScope::Shared).await.unwrap();
+    };
+    let mut recorder = EventRecorder::new(&hub);
+    for tool in ["fs__a", "fs__b"] {
+        set(tool, ToolStatus::Maintenance).await;
+        set(tool, ToolStatus::Available).await;
+    }
+    let changes: Vec<_> = recorder
+        .events()
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::StatusChanged { tool_name, old_status, new_status, .. } => {
+                Some((tool_name.to_string(), old_status.unwrap(), *new_status))
+            }
+            EventKind::AvailabilityChanged { .. } => panic!("{:?}", event.kind),
+            _ => None,
+        })
+        .collect();
+    let (unavailable, maintenance) = (ToolStatus::Unavailable, ToolStatus::Maintenance);
+    let expected = [("fs__a".into(), unavailable, maintenance), ("fs__a".into(), maintenance, unavailable)];
+    assert_eq!(changes, expected, "a tool that waits for approval is in maintenance all the time");
+}

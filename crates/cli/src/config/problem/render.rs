@@ -147,9 +147,7 @@ fn redact_line(line: &str) -> (String, Option<usize>) {
         let inside = value.strip_prefix('{').map(str::trim_start).unwrap_or_default();
         is_secret_name(name) && !inside.starts_with("env") && !inside.starts_with("file")
     });
-    let clean = |line: &str| {
-        replace_control_chars(&redact_url_passwords(line).chars().take(MAX_LINE_WIDTH).collect::<String>())
-    };
+    let clean = |line: &str| replace_control_chars(&redact_urls(line).chars().take(MAX_LINE_WIDTH).collect::<String>());
     match secret {
         Some(at) => {
             let before = clean(&format!("{}= ", &line[..at]));
@@ -160,14 +158,23 @@ fn redact_line(line: &str) -> (String, Option<usize>) {
     }
 }
 
-/// Masks user and password of the URLs in a line.
-fn redact_url_passwords(line: &str) -> String {
+/// Masks user, password and the values of the query of the URLs in a line.
+fn redact_urls(line: &str) -> String {
     let Some((before, rest)) = line.split_once("://") else { return line.to_owned() };
-    let end = rest.find(['/', '?', '#', '"', '\'', ' ']).unwrap_or(rest.len());
-    match rest[..end].rfind('@') {
-        Some(at) => format!("{before}://{MASK}{}", redact_url_passwords(&rest[at..])),
-        None => format!("{before}://{}", redact_url_passwords(rest)),
-    }
+    let (url, after) = rest.split_at(rest.find(['"', '\'', ' ']).unwrap_or(rest.len()));
+    let (address, query) = url.split_once('?').map_or((url, None), |(address, query)| (address, Some(query)));
+    let (authority, path) = address.split_at(address.find(['/', '#']).unwrap_or(address.len()));
+    let authority =
+        authority.rfind('@').map_or_else(|| authority.to_owned(), |at| format!("{MASK}{}", &authority[at..]));
+    let query = query.map(|query| {
+        let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+            // What stands for an argument or a variable is no secret.
+            Some((name, value)) if !value.contains('{') => format!("{name}={MASK}"),
+            _ => pair.to_owned(),
+        });
+        format!("?{}", pairs.collect::<Vec<_>>().join("&"))
+    });
+    format!("{before}://{authority}{path}{}{}", query.unwrap_or_default(), redact_urls(after))
 }
 
 /// Keys that count tokens of a model, and are not secret.

@@ -41,7 +41,7 @@ async fn a_tool_is_what_its_section_says() {
     "#;
     let config = load_config(text);
     let hub = config
-        .hub_builder(&config.mcp_servers, &StoreHandle::Memory(Arc::new(toolhub::backend::Memory::new())))
+        .hub_builder(&config.mcp_servers, true, &StoreHandle::Memory(Arc::new(toolhub::backend::Memory::new())))
         .build()
         .await
         .unwrap();
@@ -112,7 +112,7 @@ async fn a_store_on_disk_is_made_with_its_folder_and_the_hub_is_alone_with_it() 
     for expected in [1, 2] {
         let store = config.store.open().unwrap();
         assert!(config.store.open().is_err(), "a second one is refused");
-        let hub = config.hub_builder(&config.mcp_servers, &store).build().await.unwrap();
+        let hub = config.hub_builder(&config.mcp_servers, true, &store).build().await.unwrap();
         let outcome = hub.call("notes", json!({"add": "x"})).thread("t").await;
         assert_eq!(outcome.output.as_array().unwrap().len(), expected);
         hub.shutdown(Duration::from_secs(1)).await;

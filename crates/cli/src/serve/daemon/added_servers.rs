@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolhub::{ToolSource, mcp, server::ToolChangeError};
+use toolhub::{HubChange, ToolSource, mcp, server::ToolChangeError};
 
 use super::Daemon;
 use crate::{
@@ -17,6 +17,33 @@ use crate::{
 };
 
 impl Daemon {
+    /// Connects to the MCP servers of a hub that was opened without them.
+    pub(crate) async fn connect_mcp_servers(&self) {
+        let (loaded, store) = (self.loaded(), self.backend());
+        let load = async |section| match definitions::load_all(&store, section).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                tracing::warn!(%error, "what was added over the API is not available");
+                Default::default()
+            }
+        };
+        for (name, plan) in api_servers::merge(&loaded.config, &load(Section::McpServers).await) {
+            self.hub.remove_source(&name).await;
+            if let Some(source) = config::mcp_source(&name, &plan) {
+                let _ = self.hub.add_source(Arc::new(source));
+            }
+        }
+        let configured = loaded.config.tools.iter().filter(|(_, tool)| tool.has_own_mcp_server());
+        let configured = configured.filter_map(|(name, tool)| tool.builder(name));
+        let stored = load(Section::Tools).await;
+        let stored = stored.iter().filter(|(name, _)| self.hub.source(name).is_some());
+        let stored = stored.filter_map(|(name, request)| self.tool_builder(name, request).ok());
+        let change = configured.chain(stored).fold(HubChange::tools_only(), HubChange::put);
+        if let Err(error) = self.hub.apply(change).await {
+            tracing::warn!(%error, "tools of MCP servers are not available");
+        }
+    }
+
     /// Adds a server and stores it. The hub is changed first and the store last, so that a crash in between leaves the stored servers
     /// unchanged.
     pub(super) async fn add_server(&self, name: &str, request: &Value) -> Result<(), ToolChangeError> {

@@ -57,7 +57,7 @@ impl Daemon {
     }
 
     /// Builds a tool requested over the API, under the current config.
-    fn tool_builder(&self, name: &str, request: &Value) -> Result<ToolBuilder, ToolChangeError> {
+    pub(super) fn tool_builder(&self, name: &str, request: &Value) -> Result<ToolBuilder, ToolChangeError> {
         let hosts = &self.loaded().config.server.tool_hosts;
         api_tools::build(name, request, hosts, |base| self.hub.get(base).is_some())
     }

@@ -235,3 +235,17 @@ fn a_server_at_an_address_gets_the_credentials_of_the_config() {
     let wrong = run_toolhub(folder.path(), &["doctor"], &[QUIET[0], ("MCP_TOKEN", "another-token")]);
     assert!(wrong.code == 4 && wrong.out.contains("set `auth`, or correct it"), "{}", wrong.out);
 }
+
+#[test]
+fn a_command_that_needs_no_tools_starts_no_server() {
+    let folder = folder(&["echo"]);
+    let started = folder.path().join("started");
+    folder.write("touch.sh", &format!("touch {}\n", started.display()));
+    folder.write("toolhub.toml", "[mcp_servers.t]\ncommand = \"sh\"\nargs = [\"touch.sh\"]\n");
+    for command in [["keys", "list"], ["calls", "list"], ["threads", "list"], ["approvals", "list"]] {
+        let listed = run(&folder, &command);
+        assert!(listed.code == 0 && !started.exists(), "{command:?}: {}{}", listed.out, listed.err);
+    }
+    run(&folder, &["tools", "list"]);
+    assert!(started.exists(), "a list of tools needs the server");
+}

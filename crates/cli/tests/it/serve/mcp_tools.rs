@@ -79,3 +79,10 @@ fn a_tool_of_an_mcp_server_is_created_over_the_api_and_survives_a_restart() {
     assert_eq!(connection.send("DELETE /api/v1/tools/look", "", "").status, 204);
     assert_eq!(connection.send("GET /api/v1/mcp-servers/look", "", "").status, 404);
 }
+
+#[test]
+fn the_tour_kills_an_mcp_server_and_its_tool_returns() {
+    let tour = run(&TempFolder::new(), &["demo", "--tour"]);
+    let (withheld, returned) = (tour.out.find("echo is withheld"), tour.out.find("echo is available again"));
+    assert!(tour.code == 0 && withheld.is_some() && withheld < returned, "{}{}", tour.out, tour.err);
+}

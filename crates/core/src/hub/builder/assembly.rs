@@ -151,6 +151,11 @@ impl HubBuilder {
                 runtime: runtime.clone(),
             }),
         };
+        let engine = Arc::downgrade(&hub.engine);
+        hub.engine.statuses.set_presence(move |tool| {
+            let tool = engine.upgrade().and_then(|engine| engine.registry.snapshot().get(tool).cloned());
+            tool.and_then(|tool| tool.presence_override()).unwrap_or_default()
+        });
         for source in &self.sources {
             hub.declare_source(&**source)?;
         }

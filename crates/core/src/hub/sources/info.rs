@@ -24,6 +24,9 @@ pub struct SourceInfo {
     pub next_attempt: Option<Timestamp>,
     /// What is specific to its kind, such as the protocol version.
     pub details: Map<String, Value>,
+    /// The same, only for administrators: how a program is started.
+    #[serde(skip)]
+    pub admin_details: Map<String, Value>,
     /// What it offers, sorted by name.
     pub tools: Vec<SourceTool>,
 }
