@@ -11,6 +11,7 @@ mod lifecycle;
 mod message;
 mod notification;
 mod outbox;
+mod pace;
 mod pending;
 mod question;
 mod router;

@@ -22,6 +22,11 @@ use super::{exchange::Exchange, message::Violation};
 /// Requests and replies are refused while more bytes than this wait. A single larger message may wait alone.
 const MAX_QUEUED_BYTES: usize = 16 * 1024 * 1024;
 
+/// How many lines are written at once if that many wait.
+const MAX_LINES_PER_WRITE: usize = 64;
+/// How much of the buffer is kept between writes, in bytes.
+const MAX_KEPT_BUFFER: usize = 64 * 1024;
+
 /// The sending end.
 #[derive(Clone)]
 pub(super) struct Outbox {
@@ -92,21 +97,40 @@ impl Outbox {
 impl Writer {
     /// Writes until the connection fails. Closes stdin when dropped.
     pub(super) async fn run(&mut self) -> Violation {
-        while let Some(line) = self.lines.recv().await {
-            let mut rest = line.text.as_bytes();
-            while !rest.is_empty() {
-                match tokio::time::timeout(self.timeout, self.stdin.write(rest)).await {
-                    Ok(Ok(count @ 1..)) => rest = &rest[count..],
-                    Ok(_) => return Violation::InputClosed,
-                    Err(_) => return Violation::InputBlocked(self.timeout),
-                }
+        let (mut lines, mut bytes) = (Vec::new(), Vec::new());
+        while self.lines.recv_many(&mut lines, MAX_LINES_PER_WRITE).await > 0 {
+            lines.iter().for_each(|line| bytes.extend_from_slice(line.text.as_bytes()));
+            if let Err(violation) = self.write(&lines, &bytes).await {
+                return violation;
+            }
+            self.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
+            lines.clear();
+            bytes.clear();
+            // A long line must not be held for ever.
+            bytes.shrink_to(MAX_KEPT_BUFFER);
+        }
+        // All senders are gone, so the connection is being closed.
+        std::future::pending().await
+    }
+
+    /// Writes lines that wait together. A line counts as sent from its first byte on.
+    async fn write(&mut self, lines: &[Line], bytes: &[u8]) -> Result<(), Violation> {
+        let (mut written, mut begun, mut begin) = (0, lines.iter(), 0);
+        while written < bytes.len() {
+            match tokio::time::timeout(self.timeout, self.stdin.write(&bytes[written..])).await {
+                Ok(Ok(count @ 1..)) => written += count,
+                Ok(_) => return Err(Violation::InputClosed),
+                Err(_) => return Err(Violation::InputBlocked(self.timeout)),
+            }
+            while begin < written
+                && let Some(line) = begun.next()
+            {
+                begin += line.text.len();
                 if let Some(exchange) = &line.exchange {
                     exchange.mark_sent();
                 }
             }
-            self.queued.fetch_sub(line.text.len(), Ordering::Relaxed);
         }
-        // All senders are gone, so the connection is being closed.
-        std::future::pending().await
+        Ok(())
     }
 }

@@ -19,6 +19,7 @@ use super::{
     lifecycle::{End, EndCause, Lifecycle},
     message::Violation,
     outbox::{Outbox, Writer},
+    pace::NotificationPace,
     router::{Origin, Router, RouterSettings},
 };
 use crate::{
@@ -78,7 +79,7 @@ pub(crate) fn start(command: &Command, settings: StdioSettings) -> Result<StdioC
     let (sender, inbox) = mpsc::channel(INBOX_SIZE);
     // Not supervised: both tasks end with the connection, and a panic of the reader drops the process, which kills it.
     tokio::spawn(write(writer, lifecycle.clone()));
-    let reader = Reader { process, command, router: router.clone(), inbox: sender };
+    let reader = Reader { process, command, router: router.clone(), inbox: sender, pace: NotificationPace::new() };
     tokio::spawn(reader.run(lifecycle.clone()));
     let transport = StdioTransport { router: router.clone(), outbox, inbox, lifecycle: lifecycle.clone() };
     Ok(StdioConnection { transport, router, lifecycle, secrets })
@@ -151,6 +152,7 @@ struct Reader {
     command: Command,
     router: Arc<Router>,
     inbox: mpsc::Sender<ServerJsonRpcMessage>,
+    pace: NotificationPace,
 }
 
 impl Reader {
@@ -200,6 +202,8 @@ impl Reader {
         if let Some(message) = handled.await.map_err(EndCause::Violation)? {
             // Fails if `rmcp` has stopped, so nothing waits for the message.
             self.inbox.send(message).await.map_err(|_| EndCause::Closed)?;
+        } else {
+            self.pace.count().await;
         }
         Ok(())
     }

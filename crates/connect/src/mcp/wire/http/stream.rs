@@ -16,7 +16,7 @@ use toolhub_net::{SseDecoder, SseEvent};
 
 use super::client::{HttpClient, HttpFailed};
 use crate::{
-    mcp::wire::{exchange::RequestError, message::Violation, router::Origin},
+    mcp::wire::{exchange::RequestError, message::Violation, pace::NotificationPace, router::Origin},
     rest::OpenResponse,
 };
 
@@ -29,8 +29,16 @@ pub(super) fn events(
     origin: Origin,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let decoder = SseDecoder::new(client.max_message());
-    let reader =
-        EventReader { response, client, origin, decoder, ready: VecDeque::new(), phase: Phase::Open, last_id: None };
+    let reader = EventReader {
+        response,
+        client,
+        origin,
+        decoder,
+        ready: VecDeque::new(),
+        phase: Phase::Open,
+        last_id: None,
+        pace: NotificationPace::new(),
+    };
     stream::unfold(reader, async |mut reader| {
         let event = reader.next().await?;
         Some((event, reader))
@@ -46,6 +54,7 @@ struct EventReader {
     ready: VecDeque<Sse>,
     phase: Phase,
     last_id: Option<String>,
+    pace: NotificationPace,
 }
 
 #[derive(PartialEq)]
@@ -107,7 +116,7 @@ impl EventReader {
             let handled = offload::run(event.data.len(), move || router.incoming(&event.data, origin)).await;
             match handled {
                 Ok(Some(message)) => self.pass_on(&message),
-                Ok(None) => {}
+                Ok(None) => self.pace.count().await,
                 Err(violation) => self.violated(violation),
             }
         }
