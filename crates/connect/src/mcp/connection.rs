@@ -289,6 +289,16 @@ impl Connection {
         self.router.in_flight()
     }
 
+    /// How many calls wait for an answer.
+    pub(crate) fn calls_in_flight(&self) -> usize {
+        self.router.calls_in_flight()
+    }
+
+    /// Ends the connection, because the server does not answer.
+    pub(crate) fn end_unresponsive(&self) {
+        self.lifecycle.end(EndCause::Unresponsive);
+    }
+
     /// Closes the connection and waits until its process is gone: closed stdin, SIGTERM, SIGKILL. Dropping a connection does the
     /// same without waiting.
     pub(crate) async fn close(&self) {

@@ -13,7 +13,9 @@ use std::{
 
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
-use toolhub_core::{CallContext, Effect, ErrorKind, InstanceGroup, SharedInstanceGuard, ToolError, ids::Tenant};
+use toolhub_core::{
+    CallContext, CancellationToken, Effect, ErrorKind, InstanceGroup, SharedInstanceGuard, ToolError, ids::Tenant,
+};
 
 use super::{
     accepted_input::AcceptedInput,
@@ -23,6 +25,7 @@ use super::{
     log_ring::LogRing,
     operation_meters::OperationMeters,
     server::McpServer,
+    wire::RequestError,
 };
 
 /// How long a connection of a tenant may be idle.
@@ -71,6 +74,8 @@ struct TenantConnection {
     /// Held while it connects, so that concurrent calls make one connection.
     connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     last_used: Mutex<Instant>,
+    /// Cancelled when the connection is not wanted any more.
+    closed: CancellationToken,
 }
 
 impl Connections {
@@ -150,7 +155,18 @@ impl Connections {
             return is_healthy;
         }
         let is_healthy = match self.current() {
-            Some(connection) => matches!(tokio::time::timeout(PROBE_TIMEOUT, connection.probe()).await, Ok(Ok(()))),
+            Some(connection) => match tokio::time::timeout(PROBE_TIMEOUT, connection.probe()).await {
+                // A refusal is an answer.
+                Ok(Ok(()) | Err(RequestError::Refused(_))) => true,
+                Ok(Err(_)) => false,
+                Err(_) => {
+                    // While calls run, the server may be busy with one of them.
+                    if connection.calls_in_flight() == 0 {
+                        connection.end_unresponsive();
+                    }
+                    false
+                }
+            },
             None => false,
         };
         *last = Some((Instant::now(), is_healthy));
@@ -163,8 +179,9 @@ impl Connections {
             if self.instances.is_some() {
                 return self.for_thread(context).await;
             }
-            let connection = self.for_tenant(context.tenant()).await?;
-            Ok(CallConnection { connection, instance: None })
+            let tenant = context.tenant();
+            let connection = self.for_tenant(tenant).await?;
+            Ok(CallConnection { connection, instance: None, is_of_tenant: *tenant != Tenant::default() })
         };
         context.wait_before_start(connecting).await?
     }
@@ -180,7 +197,7 @@ impl Connections {
             instance.discard(CONNECTION_LOST);
             instance = get_or_open().await?;
         }
-        Ok(CallConnection { connection: instance.clone(), instance: Some(instance) })
+        Ok(CallConnection { connection: instance.clone(), instance: Some(instance), is_of_tenant: false })
     }
 
     async fn open_for_thread(&self) -> Result<Arc<Connection>, ToolError> {
@@ -199,13 +216,16 @@ impl Connections {
         }
         let era = self.own.borrow().era.ok_or_else(unreachable)?;
         let slot = self.slot(tenant)?;
-        let mut connection = slot.connection.lock().await;
+        let connecting = slot.closed.run_until_cancelled(slot.connection.lock());
+        let mut connection = connecting.await.ok_or_else(unreachable)?;
         *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         if let Some(live) = connection.as_ref().filter(|connection| !connection.has_ended()) {
             return Ok(live.clone());
         }
         *connection = None;
-        let new = self.open(era).await.map_err(|error| error::connect_error(&error))?;
+        // Other tenants are not concerned.
+        let failed = |error| error::connect_error(&error).uncounted();
+        let new = slot.closed.run_until_cancelled(self.open(era)).await.ok_or_else(unreachable)?.map_err(failed)?;
         Ok(connection.insert(Arc::new(new)).clone())
     }
 
@@ -228,8 +248,11 @@ impl Connections {
             let text = format!("{MAX_TENANTS} tenants have a connection to this MCP server already");
             return Err(ToolError::operator_only(ErrorKind::Overloaded, text).effect(Effect::None));
         }
-        let slot =
-            TenantConnection { connection: tokio::sync::Mutex::new(None), last_used: Mutex::new(Instant::now()) };
+        let slot = TenantConnection {
+            connection: tokio::sync::Mutex::new(None),
+            last_used: Mutex::new(Instant::now()),
+            closed: CancellationToken::new(),
+        };
         Ok(tenants.entry(tenant.clone()).or_insert(Arc::new(slot)).clone())
     }
 
@@ -251,6 +274,8 @@ impl Connections {
         let mut all: Vec<_> = self.take_own().into_iter().collect();
         all.extend(self.threads().drain(..).filter_map(|connection| connection.upgrade()));
         for slot in slots {
+            // One that is connecting gives up.
+            slot.closed.cancel();
             all.extend(slot.connection.lock().await.take());
         }
         all
@@ -269,9 +294,18 @@ impl Connections {
 pub(super) struct CallConnection {
     connection: Arc<Connection>,
     instance: Option<SharedInstanceGuard<Arc<Connection>>>,
+    /// Whether one tenant has it, so that its loss says nothing about the others.
+    is_of_tenant: bool,
 }
 
 impl CallConnection {
+    /// The error of a call that was sent on this connection.
+    pub(super) fn request_error(&self, error: RequestError, read_only: bool) -> ToolError {
+        let is_lost = matches!(error, RequestError::Lost(_) | RequestError::NotSent(_));
+        let error = self.secrets().all.error(error::request_error(error, read_only));
+        if is_lost && self.is_of_tenant { error.uncounted() } else { error }
+    }
+
     /// Records in the connection state of the tool whether the session goes on after a call.
     pub(super) fn record_session(&self, context: &CallContext) {
         let has_ended = self.connection.has_ended();

@@ -27,7 +27,7 @@ pub(crate) fn request_error(error: RequestError, read_only: bool) -> ToolError {
     let effect = if read_only { Effect::None } else { Effect::Unknown };
     match error {
         RequestError::NotSent(Unsent::Ended(end)) => {
-            let text = format!("nothing was sent, because there is no connection: {end}");
+            let text = format!("the request had no effect, because there is no connection: {end}");
             hidden(ErrorKind::UpstreamUnreachable, text).effect(Effect::None)
         }
         RequestError::NotSent(Unsent::QueueFull) => {
@@ -73,6 +73,7 @@ fn kind_of_end(cause: &EndCause) -> ErrorKind {
         | EndCause::Unreachable(_)
         | EndCause::SessionExpired
         | EndCause::ResponseEnded
+        | EndCause::Unresponsive
         | EndCause::Closed => ErrorKind::UpstreamUnreachable,
     }
 }

@@ -12,13 +12,14 @@ use std::{
 };
 
 use tokio::time::Instant;
-use toolhub_core::{BoxFuture, CallContext, Definition, Executor, Job, Reply, ToolError, TraceContext, schema::Schema};
+use toolhub_core::{
+    BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError, TraceContext, schema::Schema,
+};
 
 use super::{
     accepted_input::AcceptedInput,
-    connection::{Connection, InputAnswers, OutgoingCall},
-    connections::Connections,
-    error,
+    connection::{InputAnswers, OutgoingCall},
+    connections::{CallConnection, Connections},
     input::{Answerer, MAX_ROUNDS, Questions, URL_ELICITATION_REQUIRED},
     reply::{self, CallResult, ExpectedResult, InputRequired},
     wire::{JsonRpcFailure, RequestError, Update, updates},
@@ -40,19 +41,23 @@ impl Executor for McpExecutor {
             let connection = self.connections.for_call(context).await?;
             let roots = self.connections.roots();
             let answerer = Answerer { context, accepted: self.connections.accepted_input(context), roots: &roots };
-            let mut answers = None;
-            for _ in 0..MAX_ROUNDS {
+            let effect = if job.tool.annotations.read_only { Effect::None } else { Effect::Unknown };
+            let (mut answers, mut rounds) = (None, 0);
+            loop {
                 let end = self.run(&job, &connection, answerer.accepted, answers.take()).await;
                 connection.record_session(context);
-                match end? {
+                rounds += 1;
+                let answered = match end? {
                     CallEnd::Reply(reply) => return Ok(reply),
-                    CallEnd::InputRequired(asked) => answers = Some(answerer.answer(asked).await?),
-                    CallEnd::VisitRequired(failure) => answerer.visit(failure).await?,
-                }
+                    _ if rounds > MAX_ROUNDS => {
+                        let text = format!("The tool asked its caller for input more than {MAX_ROUNDS} times.");
+                        return Err(ToolError::refused(text).effect(effect));
+                    }
+                    CallEnd::InputRequired(asked) => answerer.answer(asked).await.map(Some),
+                    CallEnd::VisitRequired(failure) => answerer.visit(failure).await.map(|()| None),
+                };
+                answers = answered.map_err(|error| error.effect(effect))?;
             }
-            Err(ToolError::refused(format!(
-                "The tool asked its caller for input {MAX_ROUNDS} times, and was given up."
-            )))
         })
     }
 
@@ -74,7 +79,7 @@ impl McpExecutor {
     async fn run(
         &self,
         job: &Job<'_>,
-        connection: &Connection,
+        connection: &CallConnection,
         accepted: AcceptedInput,
         input: Option<InputAnswers>,
     ) -> Result<CallEnd, ToolError> {
@@ -106,10 +111,13 @@ impl McpExecutor {
         }
         let text = match text {
             Ok(text) => text,
-            Err(RequestError::Refused(failure)) if failure.code == URL_ELICITATION_REQUIRED => {
+            Err(RequestError::Refused(mut failure)) if failure.code == URL_ELICITATION_REQUIRED => {
+                if let Some(data) = &mut failure.data {
+                    secrets.named.value(data);
+                }
                 return Ok(CallEnd::VisitRequired(failure));
             }
-            Err(error) => return Err(secrets.all.error(error::request_error(error, read_only))),
+            Err(error) => return Err(connection.request_error(error, read_only)),
         };
         let expected = ExpectedResult { output: self.output.clone(), read_only, secrets: secrets.named.clone() };
         match reply::read(text, expected).await? {

@@ -19,6 +19,8 @@ use crate::secret_mask::SecretMask;
 
 /// How often a server may ask during one call.
 pub(super) const MAX_ROUNDS: usize = 10;
+/// How many things a server may ask for at once.
+const MAX_REQUESTS: usize = 16;
 /// JSON-RPC error code: a person has to visit addresses first.
 pub(super) const URL_ELICITATION_REQUIRED: i32 = -32042;
 
@@ -77,6 +79,11 @@ impl Answerer<'_> {
     /// When the caller cannot give one of them.
     pub(super) async fn answer(&self, asked: InputRequired) -> Result<InputAnswers, ToolError> {
         let InputRequired { requests, request_state } = asked;
+        if requests.len() > MAX_REQUESTS {
+            return Err(ToolError::refused(format!(
+                "The tool asks its caller for more than {MAX_REQUESTS} things at once."
+            )));
+        }
         let answers = join_all(requests.into_iter().map(async |(key, request)| {
             let answer = self.answer_one(request).await?;
             Ok::<_, ToolError>((key, answer))

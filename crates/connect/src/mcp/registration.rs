@@ -87,11 +87,12 @@ async fn register_catalog(
         reason: Some(tool.reason.clone()),
     }));
     tools.sort_by(|a, b| a.name.cmp(&b.name));
-    for tool in tools.iter().filter(|tool| tool.state == SourceToolState::Quarantined) {
+    let mut status = source.status();
+    let is_news = |tool: &&SourceTool| !status.tools.contains(tool);
+    for tool in tools.iter().filter(|tool| tool.state == SourceToolState::Quarantined).filter(is_news) {
         let (server, reason) = (source.server.name.as_str(), tool.reason.as_deref());
         tracing::warn!(server, tool = tool.name, reason, "a tool of an MCP server cannot be offered");
     }
-    let mut status = source.status();
     (status.tools, status.pending, status.notes) = (tools, pending, notes(source, catalog));
     Ok(())
 }

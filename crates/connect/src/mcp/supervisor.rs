@@ -26,6 +26,8 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 /// Changes of the list within this time are one.
 const DEBOUNCE: Duration = Duration::from_millis(300);
+/// The longest wait after a change, if a server reports one after the other.
+const MAX_DEBOUNCE: Duration = Duration::from_secs(10);
 /// How often the list is read again without a reported change: bounds of what the server says, and the default.
 const MIN_RELIST: Duration = Duration::from_secs(30);
 const MAX_RELIST: Duration = Duration::from_secs(3600);
@@ -64,12 +66,12 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
     }
     let mut delay = MIN_DELAY;
     loop {
-        let started = Instant::now();
+        let mut connected_at = None;
         let exit = tokio::select! {
             biased;
             () = stop.cancelled() => Exit::Stopped,
             () = source.restart.notified() => Exit::Restarted,
-            exit = connect_and_serve(&source, &handle) => exit,
+            exit = connect_and_serve(&source, &handle, &mut connected_at) => exit,
         };
         close_all(&source, &handle, &exit).await;
         let Loss { cause, needs_credentials } = match exit {
@@ -80,7 +82,7 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
             }
             Exit::Lost(loss) => loss,
         };
-        if started.elapsed() >= HEALTHY_AFTER {
+        if connected_at.is_some_and(|at: Instant| at.elapsed() >= HEALTHY_AFTER) {
             delay = MIN_DELAY;
         }
         // Full jitter: many servers that were lost together do not come back together.
@@ -115,7 +117,7 @@ async fn close_all(source: &McpSource, handle: &SourceHandle, exit: &Exit) {
     futures_util::future::join_all(connections.iter().map(|connection| connection.close())).await;
 }
 
-async fn connect_and_serve(source: &McpSource, handle: &SourceHandle) -> Exit {
+async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_at: &mut Option<Instant>) -> Exit {
     let connection = match connect(source, handle).await {
         Ok(connection) => Arc::new(connection),
         Err(error) => {
@@ -133,35 +135,47 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle) -> Exit {
     };
     let mut subscription = listen(source, &connection).await;
     handle.connected().await;
+    *connected_at = Some(Instant::now());
     {
         let mut status = source.status();
         status.set_connection(SourceConnection::Connected, SystemClock.now());
         (status.last_error, status.next_attempt) = (None, None);
     }
-    let mut relist_at = Instant::now() + relist_after;
-    let mut idle_check = tokio::time::interval(IDLE_CHECK);
+    let mut listed_at = Instant::now();
+    let mut pause = DEBOUNCE;
+    let mut idle_check = tokio::time::interval_at(Instant::now() + IDLE_CHECK, IDLE_CHECK);
     loop {
+        if subscription.is_none() && connection.facts().era == Era::Modern {
+            relist_after = relist_after.min(DEFAULT_RELIST);
+        }
         tokio::select! {
             biased;
             end = connection.ended() => return Exit::Lost(end.to_string().into()),
             _ = idle_check.tick() => {
                 source.connections.close_idle();
+                // Ends the connection if there is no answer.
+                source.connections.is_healthy().await;
                 continue;
             }
             Ok(()) = changes.changed() => {
-                // A burst of changes is one.
-                let _ = tokio::time::timeout(DEBOUNCE, connection.ended()).await;
+                // A burst of changes is one, and a server that goes on reporting changes is asked less and less often.
+                pause = if listed_at.elapsed() < 2 * pause { (2 * pause).min(MAX_DEBOUNCE) } else { DEBOUNCE };
+                let _ = tokio::time::timeout(pause, connection.ended()).await;
                 changes.mark_unchanged();
             }
             () = ended(&mut subscription) => {
                 // Changes may have been missed.
-                let _ = tokio::time::timeout(DEBOUNCE, connection.ended()).await;
+                pause = if listed_at.elapsed() < 2 * pause { (2 * pause).min(MAX_DEBOUNCE) } else { DEBOUNCE };
+                let _ = tokio::time::timeout(pause, connection.ended()).await;
                 subscription = listen(source, &connection).await;
             }
-            () = tokio::time::sleep_until(relist_at) => {}
+            () = tokio::time::sleep_until(listed_at + relist_after) => {}
         }
         match list(source, handle, &connection).await {
-            Ok(time) => relist_after = time,
+            Ok(time) => {
+                relist_after = time;
+                source.status().last_error = None;
+            }
             // The tools of the last list stay.
             Err(_) if connection.has_ended() => continue,
             Err(cause) => {
@@ -169,7 +183,7 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle) -> Exit {
                 source.status().last_error = Some(cause);
             }
         }
-        relist_at = Instant::now() + relist_after;
+        listed_at = Instant::now();
     }
 }
 
@@ -178,11 +192,13 @@ async fn connect(source: &McpSource, handle: &SourceHandle) -> Result<Connection
     let hub = handle.hub();
     let memory = hub.as_ref().map(|hub| ServerMemory::new(hub.store(), &source.server.name));
     drop(hub);
-    let remembered = match &memory {
-        // Without an answer of the store the era is found out again.
-        Some(memory) => memory.load(SystemClock.now()).await.unwrap_or_default(),
-        None => Default::default(),
+    // Without an answer of the store the era is found out again, and what the store knows stays.
+    let stored = match &memory {
+        Some(memory) => memory.load(SystemClock.now()).await.ok(),
+        None => None,
     };
+    let may_save = stored.is_some();
+    let remembered = stored.unwrap_or_default();
     let connection = match source.server.protocol {
         Protocol::Legacy => source.connections.open(Era::Legacy).await?,
         Protocol::Modern => source.connections.open(Era::Modern).await?,
@@ -202,7 +218,7 @@ async fn connect(source: &McpSource, handle: &SourceHandle) -> Result<Connection
         }
     };
     let era = connection.facts().era;
-    if let Some(memory) = memory.filter(|_| remembered.era != Some(era)) {
+    if let Some(memory) = memory.filter(|_| may_save && remembered.era != Some(era)) {
         // Only a hint for the next start.
         let _ = memory.save_server(era, remembered.pins.is_some(), SystemClock.now()).await;
     }
@@ -220,7 +236,8 @@ async fn list(source: &McpSource, handle: &SourceHandle, connection: &Connection
             let page = tokio::time::timeout(source.server.startup_timeout, connection.list_page(cursor)).await;
             source.connections.meters.record_list(started.elapsed());
             let page = page.map_err(|_| "the server does not answer `tools/list`".to_owned())?;
-            let page = page.map_err(|error| super::error::request_error(error, true).to_string())?;
+            let secrets = &connection.secrets().all;
+            let page = page.map_err(|error| secrets.error(super::error::request_error(error, true)).to_string())?;
             match reader.add(page).await.map_err(|error| error.to_string())? {
                 Step::Next(next, after) => (reader, cursor) = (next, Some(after)),
                 Step::Done(list) => break list,

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hyper::{HeaderMap, header::RETRY_AFTER};
+use hyper::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use serde_json::Value;
 use toolhub_core::{
     Effect, ErrorKind, ToolError,
@@ -34,38 +34,53 @@ pub(crate) async fn from_response(
 ) -> ToolError {
     let (status, headers) = (response.status, response.headers.clone());
     let body = response.read(READ_LIMIT).await.unwrap_or_default();
-    let excerpt = response_excerpt(&headers, &body, secrets);
-    let after = retry_after(&headers, now);
-    let with_body = |error: ToolError| match excerpt.as_str() {
-        "" => error,
-        excerpt => error.with_cause(format!("response body: {excerpt}")),
-    };
-    match status.as_u16() {
-        500..=599 => {
-            let error = ToolError::with_kind(ErrorKind::UpstreamError, format!("the service responded {status}"))
-                .hide_from_model();
-            let error = with_body(error).effect(Effect::Unknown);
-            if after.is_some() { error.retryable(after) } else { error }
-        }
-        408 | 429 => {
-            let text = format!("The service asks to retry later ({status}).");
-            with_body(ToolError::new(text)).uncounted().retryable(after).effect(effect)
-        }
-        401 | 403 => {
-            let text = with_excerpt(&format!("The service does not let this tool do that ({status})."), &excerpt);
-            ToolError::refused(text)
-                .with_cause("check `auth` of the tool, or `credentials` of its import")
-                .effect(effect)
-        }
-        400..=499 => {
-            let text = with_excerpt(&format!("The service refused this request ({status})."), &excerpt);
-            ToolError::refused(text).effect(effect)
-        }
-        other => {
-            // 301 to 303 may mean that the request was carried out; the other statuses mean that it was not.
-            let effect = if matches!(other, 301..=303) { Effect::Unknown } else { effect };
-            ToolError::refused(format!("The service gave an answer that this tool cannot use ({status})."))
-                .effect(effect)
+    ErrorResponse { status, headers: &headers, body: &body }.into_error(secrets, now, effect)
+}
+
+/// A response with an unsuccessful status.
+pub(crate) struct ErrorResponse<'a> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a [u8],
+}
+
+impl ErrorResponse<'_> {
+    /// The error of the request. `effect`: of a request that the service refused.
+    pub(crate) fn into_error(self, secrets: &SecretMask, now: Timestamp, effect: Effect) -> ToolError {
+        let Self { status, headers, body } = self;
+        let excerpt = response_excerpt(headers, body, secrets);
+        let after = retry_after(headers, now);
+        let with_body = |error: ToolError| match excerpt.as_str() {
+            "" => error,
+            excerpt => error.with_cause(format!("response body: {excerpt}")),
+        };
+        match status.as_u16() {
+            500..=599 => {
+                let error = ToolError::with_kind(ErrorKind::UpstreamError, format!("the service responded {status}"))
+                    .hide_from_model();
+                let error = with_body(error).effect(Effect::Unknown);
+                if after.is_some() { error.retryable(after) } else { error }
+            }
+            408 | 429 => {
+                let text = format!("The service asks to retry later ({status}).");
+                with_body(ToolError::new(text)).uncounted().retryable(after).effect(effect)
+            }
+            401 | 403 => {
+                let text = with_excerpt(&format!("The service does not let this tool do that ({status})."), &excerpt);
+                ToolError::refused(text)
+                    .with_cause("check `auth` of the tool, or `credentials` of its import")
+                    .effect(effect)
+            }
+            400..=499 => {
+                let text = with_excerpt(&format!("The service refused this request ({status})."), &excerpt);
+                ToolError::refused(text).effect(effect)
+            }
+            other => {
+                // 301 to 303 may mean that the request was carried out; the other statuses mean that it was not.
+                let effect = if matches!(other, 301..=303) { Effect::Unknown } else { effect };
+                ToolError::refused(format!("The service gave an answer that this tool cannot use ({status})."))
+                    .effect(effect)
+            }
         }
     }
 }

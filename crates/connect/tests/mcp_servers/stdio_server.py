@@ -198,6 +198,8 @@ def handle(message):
         result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}, "logging": {}}}
         info = {"io.modelcontextprotocol/serverInfo": {"name": "test", "version": "2"}}
         send(id=id, result={**result, "ttlMs": 0, "cacheScope": "private", "_meta": info})
+    elif method == "tools/list" and "fail-list" in flags:
+        send(id=id, error={"code": -32000, "message": "no list for " + os.environ["API_TOKEN"]})
     elif method == "tools/list" and "TOOLS" in os.environ:
         with open(os.environ["TOOLS"]) as file:
             send(id=id, result={"tools": json.load(file)})
@@ -224,6 +226,13 @@ if os.path.exists(os.environ.get("SILENT", "")):
     flags.add("silent")
     with open(os.environ["SILENT"], "w") as file:
         file.write(f"{os.getpid()}\n")
+if "FIRST" in os.environ:
+    # Only the first process works.
+    try:
+        os.mkdir(os.environ["FIRST"])
+    except FileExistsError:
+        flags.add(os.environ["LATER"])
+        open(os.environ["FIRST"] + "-later", "w").close()
 if "banner" in flags:
     write("Welcome to the test server\n")
 if "exit" in flags or os.path.exists(os.environ.get("OUT_OF_ORDER", "")):

@@ -32,6 +32,8 @@ pub(crate) enum EndCause {
     SessionExpired,
     /// The response ended before the answer of its request; the connection goes on.
     ResponseEnded,
+    /// The server answers no request.
+    Unresponsive,
     /// Toolhub closed the connection.
     Closed,
 }
@@ -55,6 +57,7 @@ impl fmt::Display for End {
             EndCause::Unreachable(reason) => write!(f, "the server is gone: {reason}")?,
             EndCause::SessionExpired => f.write_str("the server ended the session")?,
             EndCause::ResponseEnded => f.write_str("the server ended its response early")?,
+            EndCause::Unresponsive => f.write_str("the server does not answer")?,
             EndCause::Closed => f.write_str("the connection was closed")?,
         }
         // One line: this is also the reason of a tool's status. The others are among the log lines of the server.

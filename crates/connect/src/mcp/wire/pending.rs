@@ -99,13 +99,15 @@ impl PendingRequests {
         self.in_flight.get(self.tokens.get(&token)?)
     }
 
+    /// The calls in flight.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Exchange> {
+        let exchanges = self.in_flight.values().filter_map(|request| request.exchange.as_ref());
+        exchanges.filter(|call| call.updates().is_some())
+    }
+
     /// The only call in flight; `None` if there are several.
     pub(super) fn only_call(&self) -> Option<&Exchange> {
-        let mut calls = self
-            .in_flight
-            .values()
-            .filter_map(|request| request.exchange.as_ref())
-            .filter(|call| call.updates().is_some());
+        let mut calls = self.calls();
         calls.next().filter(|_| calls.next().is_none())
     }
 

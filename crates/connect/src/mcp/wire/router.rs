@@ -99,6 +99,11 @@ impl Router {
         self.lock().pending.len()
     }
 
+    /// How many calls wait for an answer.
+    pub(crate) fn calls_in_flight(&self) -> usize {
+        self.lock().pending.calls().count()
+    }
+
     /// Whether a request waits for an answer.
     pub(crate) fn is_in_flight(&self, id: i64) -> bool {
         self.lock().pending.get(id).is_some()
@@ -306,7 +311,7 @@ impl Router {
         self.settings.logs.push(secrets.all.text(format!("[{level}{logger}] {text}")).into_owned());
         let call = match origin {
             // On a pipe a log message names no request.
-            Origin::Pipe => self.lock().pending.only_call().cloned(),
+            Origin::Pipe => self.lock().only_call().cloned(),
             Origin::Stream(id) => self.lock().pending.get(id).and_then(|request| request.exchange.clone()),
             Origin::Unassociated => None,
         };
@@ -361,15 +366,18 @@ impl State {
         }
     }
 
+    /// The only call in flight. A message may also belong to a call that was cancelled, which the server may not have stopped yet:
+    /// there is none then.
+    fn only_call(&self) -> Option<&Exchange> {
+        let cancelled = self.last_cancelled_call.is_some_and(|at| at.elapsed() < CANCELLED_CALL_ASKS);
+        self.pending.only_call().filter(|_| !cancelled)
+    }
+
     /// The call that a question belongs to, if that is certain.
     fn asking_call(&self, origin: Origin) -> Option<Exchange> {
         match origin {
-            // A question on a pipe or on the stream of a session names no request. It may also belong to a call that was
-            // cancelled, which the server may not have stopped yet.
-            Origin::Pipe | Origin::Unassociated => {
-                let cancelled = self.last_cancelled_call.is_some_and(|at| at.elapsed() < CANCELLED_CALL_ASKS);
-                self.pending.only_call().filter(|_| !cancelled).cloned()
-            }
+            // A question on a pipe or on the stream of a session names no request.
+            Origin::Pipe | Origin::Unassociated => self.only_call().cloned(),
             Origin::Stream(id) => self.pending.get(id)?.exchange.clone(),
         }
     }

@@ -1,6 +1,6 @@
 //! Servers that are slow, end, change and come back.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use serde_json::json;
 use toolhub_connect::mcp::{McpServer, Protocol};
@@ -8,6 +8,7 @@ use toolhub_core::{
     ErrorKind, SourceConnection, ToolHub,
     backend::Memory,
     clock::{Clock, SystemClock},
+    ids::Tenant,
     status::ToolStatus,
 };
 
@@ -120,4 +121,56 @@ async fn a_server_at_an_address_that_is_restarted_is_back_with_a_new_session() {
     assert!(!hub.call("t__echo", json!({})).await.is_success());
     let _restarted = HttpServer::start(&["no-get", &port]);
     assert!(text_when_back(&hub, "t__echo").await.contains("session-1"));
+}
+
+#[tokio::test]
+async fn a_call_that_is_forbidden_concerns_no_other() {
+    let server = HttpServer::start(&["no-get", "tools=status,echo"]);
+    let hub = connected(server.server()).await;
+    for status in [401, 403] {
+        let refused = hub.call("t__status", json!({"status": status})).await;
+        assert_eq!((refused.error_kind(), refused.attempts), (Some(ErrorKind::ToolRefused), 1), "{refused:#?}");
+    }
+    assert_eq!(info(&hub).connection, SourceConnection::Connected);
+    text(&hub, "t__echo", json!({})).await;
+}
+
+#[tokio::test]
+async fn the_error_of_a_list_has_no_secrets() {
+    let server = TestServer::new(&tools(&[])).flags(&["fail-list"]);
+    let hub =
+        ToolHub::builder().source(source(server.server().env("API_TOKEN", "canary-1234567"))).build().await.unwrap();
+    let error = wait_for("the reason", || info(&hub).last_error).await;
+    assert!(error.contains("no list for") && !error.contains("canary"), "{error}");
+}
+
+/// A server of which only the first process works; the others do what a flag says.
+fn one_process(server: &TestServer, later: &str) -> McpServer {
+    server.server().env("FIRST", server.folder.join("first").to_string_lossy()).env("LATER", later)
+}
+
+#[tokio::test]
+async fn a_tenant_without_a_connection_withholds_the_tools_from_no_other() {
+    let server = TestServer::new(&tools(&["pid"]));
+    let hub = connected(one_process(&server, "exit")).await;
+    let stranger = Tenant::new("stranger").unwrap();
+    for _ in 0..4 {
+        let outcome = hub.call("t__pid", json!({})).tenant(stranger.clone()).await;
+        assert_eq!(outcome.error_kind(), Some(ErrorKind::UpstreamUnreachable), "{outcome:#?}");
+    }
+    text(&hub, "t__pid", json!({})).await;
+}
+
+#[tokio::test]
+async fn a_restart_does_not_wait_for_a_tenant_that_connects() {
+    let server = TestServer::new(&tools(&["pid"]));
+    let hub = connected(one_process(&server, "silent").startup_timeout(Duration::from_secs(600))).await;
+    let stranger = Tenant::new("stranger").unwrap();
+    let call = hub.call("t__pid", json!({})).tenant(stranger).retries(0);
+    let waiting = call.timeout(Duration::from_secs(600)).start();
+    wait_for("its process", || server.folder.join("first-later").exists().then_some(())).await;
+    fs::remove_dir(server.folder.join("first")).unwrap();
+    hub.source("t").unwrap().restart();
+    assert!(!waiting.await.is_success());
+    text_when_back(&hub, "t__pid").await;
 }

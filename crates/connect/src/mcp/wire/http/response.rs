@@ -11,7 +11,7 @@ use rmcp::{
     transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse},
 };
 use toolhub_core::{
-    Effect, ErrorKind, ToolError,
+    Effect,
     clock::{Clock as _, SystemClock},
     offload,
 };
@@ -40,6 +40,7 @@ pub(super) struct Posted {
     pub(super) id: i64,
     pub(super) exchange: Option<Exchange>,
     is_discover: bool,
+    is_call: bool,
 }
 
 impl Posted {
@@ -49,6 +50,7 @@ impl Posted {
             id: number(&request.id)?,
             exchange: request.request.extensions().get::<Exchange>().cloned(),
             is_discover: matches!(request.request, ClientRequest::DiscoverRequest(_)),
+            is_call: matches!(request.request, ClientRequest::CallToolRequest(_)),
         })
     }
 }
@@ -59,7 +61,13 @@ impl HttpClient {
         let status = response.status;
         let session_id = response.headers.get(&SESSION_ID).and_then(|id| id.to_str().ok()).map(String::from);
         let session_id = session_id.filter(|id| id.len() <= MAX_SESSION_ID);
-        if let Some(cause) = access_lost(status, session) {
+        let lost = access_lost(status, session);
+        if request.is_call && matches!(lost, Some(EndCause::Unauthorized(_))) {
+            // It may concern this call only. The next list shows whether it concerns the server.
+            self.router().list_may_have_changed();
+            return self.read_refusal(response, request).await;
+        }
+        if let Some(cause) = lost {
             drop(response.discard().await);
             let end = Arc::new(End::from(cause));
             // The server refused the request, so it had no effect. Before the end, which all other requests get.
@@ -111,13 +119,9 @@ impl HttpClient {
         let status = response.status;
         let is_json = content_type(&response.headers).eq_ignore_ascii_case("application/json");
         let is_legacy_refusal = status.is_client_error() && request.is_discover;
-        if !is_json && !is_legacy_refusal {
-            let now = SystemClock.now();
-            let error = status_error::from_response(response, &self.address().secrets.all, now, Effect::None).await;
-            return Err(self.fail(Some(request), HttpError::Tool(Box::new(error)), true));
-        }
+        let headers = response.headers.clone();
         let body = response.read(ERROR_LIMIT).await.unwrap_or_default();
-        let failure = match str::from_utf8(&body).ok().map(message::parse) {
+        let failure = match str::from_utf8(&body).ok().filter(|_| is_json).map(message::parse) {
             Some(Ok(Incoming::Failure { failure, .. })) => failure,
             // A server of the legacy era, probably: `rmcp` takes it for one.
             _ if is_legacy_refusal => JsonRpcFailure {
@@ -126,14 +130,8 @@ impl HttpClient {
                 data: None,
             },
             _ => {
-                let error = ToolError::refused(format!("The MCP server refused this request ({status})."));
-                let error = if status.is_server_error() {
-                    let text = format!("the MCP server responded {status}");
-                    let error = ToolError::with_kind(ErrorKind::UpstreamError, text);
-                    error.hide_from_model().effect(Effect::Unknown)
-                } else {
-                    error
-                };
+                let response = status_error::ErrorResponse { status, headers: &headers, body: &body };
+                let error = response.into_error(&self.address().secrets.all, SystemClock.now(), Effect::None);
                 return Err(self.fail(Some(request), HttpError::Tool(Box::new(error)), true));
             }
         };
