@@ -61,7 +61,7 @@ pub(crate) fn run_if_requested() -> bool {
         Ok("flood") => serve_stdio(flood),
         Ok("silent") => std::io::stdin().lock().lines().for_each(drop),
         Ok("http") => {
-            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(serve_http())
+            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(serve_http());
         }
         _ => return false,
     }
