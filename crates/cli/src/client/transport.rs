@@ -35,14 +35,14 @@ pub(crate) async fn connect(global: &GlobalFlags, printer: &Printer, transport: 
     }
     let local = match LocalHub::find(global) {
         Ok(local) => local,
-        Err(failure) => return connect_despite(failure, global, printer).await,
+        Err(failure) => return connect_despite(failure, global, printer, transport).await,
     };
     if let Some(running) = find_running_server(&local, global.token.clone()).await? {
         printer.note_verbose(&format!("using the server at {}", local.url()));
         return Ok(Client::Remote(running));
     }
     if transport == Transport::Server {
-        return Err(Failure::new(NO_SERVER, "no server is running on this config"));
+        return Err(no_server());
     }
     local.require_config()?;
     printer.note_verbose("no server is running on this config; opening the store");
@@ -51,19 +51,30 @@ pub(crate) async fn connect(global: &GlobalFlags, printer: &Printer, transport: 
 }
 
 /// Uses the running server of a config that has problems now: the server still runs on an earlier version of it.
-async fn connect_despite(failure: Failure, global: &GlobalFlags, printer: &Printer) -> Result<Client, Failure> {
+async fn connect_despite(
+    failure: Failure,
+    global: &GlobalFlags,
+    printer: &Printer,
+    transport: Transport,
+) -> Result<Client, Failure> {
     let Some(local) = LocalHub::find_partial(global)? else { return Err(failure) };
+    // Secrets are the server's business: this process need not have the variables that hold them.
+    let lacks_only_variables = LocalHub::load(global.load_options()?.assuming_variables_set()).is_ok();
     match find_running_server(&local, global.token.clone()).await {
         Ok(Some(running)) => {
-            // Secrets are the server's business: this process need not have the variables that hold them.
-            if LocalHub::load(global.load_options()?.assuming_variables_set()).is_err() {
+            if !lacks_only_variables {
                 let (problem, url) = (&failure.message, local.url());
                 printer.note(&format!("{problem}; using the server at {url}: toolhub config check"));
             }
             Ok(Client::Remote(running))
         }
+        Ok(None) if lacks_only_variables && transport == Transport::Server => Err(no_server()),
         Ok(None) | Err(_) => Err(failure),
     }
+}
+
+fn no_server() -> Failure {
+    Failure::new(NO_SERVER, "no server is running on this config")
 }
 
 /// The running server of this config, if there is one.

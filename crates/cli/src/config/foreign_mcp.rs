@@ -3,10 +3,13 @@
 //! In: the parsed config. Out: a section of `toolhub.toml` per server, the variables that they refer to, and what was left out. For a
 //! file of ours, a value that looks secret becomes a reference to a variable, and is in no text of ours.
 
-use std::collections::BTreeSet;
+mod secret_text;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
-use toolhub::redact::is_secret_setting;
+
+use secret_text::{SecretPart, find_in_argument, is_secret};
 
 use super::toml_text::{toml_key, toml_string};
 
@@ -27,14 +30,21 @@ pub(crate) struct ForeignConfig {
     pub(crate) notes: Vec<String>,
 }
 
-/// The servers; `None` if the config has no place for them.
-pub(crate) fn read(document: &Value, secrets: LiteralSecrets) -> Option<ForeignConfig> {
+/// The servers of a config, or why they cannot be read.
+pub(crate) fn read(document: &Value, secrets: LiteralSecrets) -> Result<ForeignConfig, String> {
     let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp_servers"];
-    let servers = places.iter().find_map(|place| document.pointer(place)?.as_object())?;
+    let servers = places.iter().find_map(|place| document.pointer(place)?.as_object());
+    let servers = servers.ok_or("it has no MCP servers")?;
+    let mut names = BTreeMap::new();
     let mut config = ForeignConfig { sections: Vec::new(), variables: BTreeSet::new(), notes: Vec::new() };
-    for (name, server) in servers {
+    for (original, server) in servers {
         let clean = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let name: String = name.chars().map(clean).take(32).collect();
+        let name: String = original.chars().map(clean).take(32).collect();
+        if let Some(other) = names.insert(name.clone(), original) {
+            return Err(format!(
+                "the servers `{other}` and `{original}` would both be named `{name}` here; rename one of them"
+            ));
+        }
         let Some(keys) = server.as_object() else { continue };
         let mut reader = ServerReader { name: &name, keys, secrets, config: &mut config, lines: Vec::new() };
         match reader.read() {
@@ -45,7 +55,7 @@ pub(crate) fn read(document: &Value, secrets: LiteralSecrets) -> Option<ForeignC
             Err(reason) => config.notes.push(format!("`{name}` was left out: {reason}")),
         }
     }
-    Some(config)
+    Ok(config)
 }
 
 /// Keys that are taken over, or have no meaning here.
@@ -121,21 +131,13 @@ impl ServerReader<'_> {
     }
 
     fn read_program(&mut self, command: &str) {
-        let command = self.value(command);
+        let command = self.argument("command", "", command);
         self.lines.push(format!("command = {command}"));
-        let (mut args, mut last_flag) = (Vec::new(), None);
+        let (mut args, mut flag) = (Vec::new(), String::new());
         for arg in self.list("args") {
-            let (flag, value) = arg.split_once('=').filter(|_| arg.starts_with('-')).unwrap_or(("", &arg));
-            let name = if flag.is_empty() { last_flag.take().unwrap_or_default() } else { flag.to_owned() };
-            last_flag = (arg.starts_with('-') && flag.is_empty()).then(|| arg.clone());
-            let has_secret = is_secret(&name, value) && !arg.contains("${") && last_flag.is_none();
-            args.push(if has_secret && self.refers("args") {
-                let variable = self.variable(if name.is_empty() { "secret" } else { &name });
-                let start = if flag.is_empty() { String::new() } else { format!("{flag}=") };
-                toml_string(&format!("{}${{{variable}}}", start.replace("${", "$${")))
-            } else {
-                self.value(&arg)
-            });
+            let is_flag = arg.starts_with('-');
+            args.push(self.argument("args", if is_flag { "" } else { &flag }, &arg));
+            flag = if is_flag && !arg.contains(['=', ':']) { arg } else { String::new() };
         }
         self.lines.extend((!args.is_empty()).then(|| format!("args = [{}]", args.join(", "))));
         let env: Vec<String> = self
@@ -153,21 +155,23 @@ impl ServerReader<'_> {
     }
 
     fn read_address(&mut self, url: &str) {
-        let has_secret = |query: &str| {
-            query.split('&').filter_map(|pair| pair.split_once('=')).any(|(name, value)| is_secret(name, value))
+        let path = url.find("://").and_then(|scheme| url[scheme + 3..].find('/').map(|path| scheme + 3 + path));
+        let (start, name) = match url.split_once('?') {
+            Some((address, _)) if !is_secret("", address) => (address.len(), "secret_query"),
+            _ => (path.unwrap_or(url.len()), "secret_path"),
         };
-        let url = match url.split_once('?').filter(|(_, query)| !query.contains("${") && has_secret(query)) {
-            Some((address, _)) if self.refers("url") => {
-                let query = self.variable("secret_query");
-                self.value(&format!("{address}?${{{query}}}"))
+        let url = match is_secret("", url) && self.refers("url") {
+            true => {
+                let variable = self.variable(name);
+                self.value(&format!("{}${{{variable}}}", &url[..url.len().min(start + 1)]))
             }
-            _ => self.value(url),
+            false => self.value(url),
         };
         self.lines.push(format!("url = {url}"));
         let mut headers = Vec::new();
         let all = [self.table("headers"), self.table("http_headers")].concat();
         for (name, value) in all {
-            match value.strip_prefix("Bearer ") {
+            match value.strip_prefix("Bearer ").or(value.strip_prefix("bearer ")) {
                 Some(token) if name.eq_ignore_ascii_case("authorization") => {
                     let token = self.setting("token", token, &format!("{}_token", self.name));
                     self.lines.push(format!("auth = {{ type = \"bearer\", token = {token} }}"));
@@ -188,6 +192,26 @@ impl ServerReader<'_> {
         }
     }
 
+    /// An argument, with a reference for its secret part.
+    fn argument(&mut self, key: &str, flag: &str, arg: &str) -> String {
+        match find_in_argument(flag, arg) {
+            Some(SecretPart { start, name }) if self.refers(key) => {
+                let name = if name.is_empty() { "secret" } else { name };
+                let mut variable = self.variable_of(name);
+                let mut count = 1;
+                while !self.config.variables.insert(variable.clone()) {
+                    count += 1;
+                    variable = self.variable_of(&format!("{name}_{count}"));
+                }
+                if start.is_empty() && flag.is_empty() {
+                    self.config.notes.push(format!("`{}`: set {variable} to the whole argument", self.name));
+                }
+                toml_string(&format!("{}${{{variable}}}", start.replace("${", "$${")))
+            }
+            _ => self.value(arg),
+        }
+    }
+
     /// The strings of a list.
     fn list(&self, key: &str) -> Vec<String> {
         let items = self.keys.get(key).and_then(Value::as_array).into_iter().flatten();
@@ -203,7 +227,7 @@ impl ServerReader<'_> {
 
     /// The value of a variable or header, or a reference if it looks secret.
     fn setting(&mut self, name: &str, value: &str, variable: &str) -> String {
-        match !value.contains("${") && is_secret(name, value) && self.refers(name) {
+        match is_secret(name, value) && self.refers(name) {
             true => self.reference(&variable_name(variable)),
             false => self.value(value),
         }
@@ -228,9 +252,13 @@ impl ServerReader<'_> {
 
     /// A variable for a secret of this server.
     fn variable(&mut self, name: &str) -> String {
-        let variable = variable_name(&format!("{}_{}", self.name, name.trim_start_matches('-')));
+        let variable = self.variable_of(name);
         self.config.variables.insert(variable.clone());
         variable
+    }
+
+    fn variable_of(&self, name: &str) -> String {
+        variable_name(&format!("{}_{}", self.name, name.trim_start_matches('-')))
     }
 
     /// A text as a TOML string. References of other programs become ours: `${env:NAME}`, `${input:name}`.
@@ -246,7 +274,9 @@ impl ServerReader<'_> {
             } else if let Some(input) = inside.strip_prefix("input:") {
                 value += &format!("${{{}}}", self.variable(input));
             } else {
-                let variable = name.split(":-").next().unwrap_or(name);
+                let (variable, default) = name.split_once(":-").unwrap_or((name, ""));
+                let has_secret = is_secret(variable, default) && self.refers(variable);
+                let name = if has_secret { variable } else { name };
                 self.config.variables.extend((variable == name).then(|| name.to_owned()));
                 value += &format!("${{{name}}}");
             }
@@ -265,18 +295,4 @@ fn variable_name(text: &str) -> String {
     let name: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
-}
-
-/// Whether a value is a secret, by its name or its looks.
-fn is_secret(name: &str, value: &str) -> bool {
-    const PREFIXES: [&str; 10] = ["sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "AIza", "eyJ", "hf_"];
-    let is_token = |c: char| c.is_ascii_alphanumeric() || "_-+=.".contains(c);
-    let has = |test: fn(&char) -> bool| value.chars().any(|c| test(&c));
-    let is_random = has(char::is_ascii_digit)
-        && (has(char::is_ascii_uppercase) && has(char::is_ascii_lowercase) && value.len() >= 20
-            || value.len() >= 32 && value.chars().all(|c| c.is_ascii_hexdigit()));
-    !value.is_empty()
-        && (is_secret_setting(name)
-            || PREFIXES.iter().any(|prefix| value.starts_with(prefix))
-            || value.chars().all(is_token) && is_random)
 }

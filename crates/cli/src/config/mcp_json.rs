@@ -56,8 +56,13 @@ fn read_file(name: &str, node: &Node, cwd: &FilePath, imported: &mut Imported) -
         serde_json::from_str(&text)
             .map_err(|error| (format!("{name} is not JSON: {error}"), "JSON must not have comments"))?
     };
-    let ForeignConfig { sections, notes, .. } = foreign_mcp::read(&document, LiteralSecrets::Keep)
-        .ok_or_else(|| (format!("{name} has no MCP servers"), "it needs `mcpServers`, `servers` or `mcp_servers`"))?;
+    let ForeignConfig { sections, notes, .. } =
+        foreign_mcp::read(&document, LiteralSecrets::Keep).map_err(|error| {
+            (
+                format!("cannot use {name}: {error}"),
+                "it needs `mcpServers`, `servers` or `mcp_servers` with different names",
+            )
+        })?;
     imported.warnings.extend(notes.into_iter().map(|note| format!("{name}: {note}")));
     imported.files.push(path.clone());
     let text = sections.into_iter().map(|(_, section)| section).collect::<Vec<_>>().join("\n");

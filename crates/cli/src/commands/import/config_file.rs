@@ -73,10 +73,23 @@ pub(super) async fn write(
     Ok(WrittenConfig { file, text: new_text })
 }
 
-/// Appends sections to the config file, and returns it. Variables that are not set are no problem, because the user sets them later.
-pub(crate) async fn append(options: &LoadOptions, sections: &str) -> Result<PathBuf, Failure> {
+/// Appends sections of MCP servers to the config file, and returns it. Variables that are not set are no problem, because the user
+/// sets them later.
+pub(crate) async fn append_mcp_servers(
+    options: &LoadOptions,
+    names: &[&str],
+    sections: &str,
+) -> Result<PathBuf, Failure> {
     let file = project_file(options)?;
     let before = fs::read_to_string(&file).map_err(|error| io_failure(&file, &error))?;
+    // The validation reports a file that is not TOML.
+    let table: toml::Table = before.parse().unwrap_or_default();
+    let servers = table.get("mcp_servers").and_then(toml::Value::as_table);
+    if let Some(name) = names.iter().find(|name| servers.is_some_and(|servers| servers.contains_key(**name))) {
+        return Err(Failure::usage(format!("{} has an MCP server named `{name}` already", file.display()))
+            .help(format!("change its section [mcp_servers.{}] there", toml_key(name)))
+            .help(format!("or remove it first: toolhub mcp remove {name}")));
+    }
     let text = format!("{}\n\n{sections}", before.trim_end());
     check(&options.clone().assuming_variables_set(), &file, &text).await?;
     atomic_replace(&file, &text).map_err(|error| io_failure(&file, &error))?;

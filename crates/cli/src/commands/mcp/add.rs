@@ -168,9 +168,7 @@ async fn add_to_hub(session: &Session, client: &Client, args: &Add) -> Result<Ex
 async fn write_section(session: &Session, args: &Add) -> Result<Exit, Failure> {
     let options = session.global.load_options()?;
     let foreign = config::read_foreign_mcp(&args.foreign_config()?, LiteralSecrets::Refer);
-    let Some(ForeignConfig { sections, variables, notes }) = foreign else {
-        return Err(Failure::usage("the server cannot be written to a config"));
-    };
+    let ForeignConfig { sections, variables, notes } = foreign.map_err(Failure::usage)?;
     let Some((_, mut section)) = sections.into_iter().next() else {
         let reason = notes.first().map_or("it cannot be used", String::as_str);
         return Err(Failure::usage(strip_hidden(reason)));
@@ -191,7 +189,7 @@ async fn write_section(session: &Session, args: &Add) -> Result<Exit, Failure> {
     }
     let written = match args.dry_run {
         true => None,
-        false => Some(config_file::append(&options, &section).await?),
+        false => Some(config_file::append_mcp_servers(&options, &[&args.name], &section).await?),
     };
     let printer = &session.printer;
     let unset: Vec<&str> =

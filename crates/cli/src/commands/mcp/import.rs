@@ -39,14 +39,14 @@ pub(super) async fn run(session: &Session, args: &Import) -> Result<Exit, Failur
         serde_json::from_str(&text).map_err(|error| unusable(&error))?
     };
     let ForeignConfig { sections, variables, notes } =
-        config::read_foreign_mcp(&document, LiteralSecrets::Refer).ok_or_else(|| unusable(&"it has no MCP servers"))?;
+        config::read_foreign_mcp(&document, LiteralSecrets::Refer).map_err(|error| unusable(&error))?;
     let text = sections.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
+    let names: Vec<&str> = sections.iter().map(|(name, _)| name.as_str()).collect();
     let written = match args.dry_run || sections.is_empty() {
         true => None,
-        false => Some(config_file::append(&options, &text).await?),
+        false => Some(config_file::append_mcp_servers(&options, &names, &text).await?),
     };
     let printer = &session.printer;
-    let names: Vec<&str> = sections.iter().map(|(name, _)| name.as_str()).collect();
     let unset: Vec<&str> =
         variables.iter().map(String::as_str).filter(|name| options.environment.get(name).is_none()).collect();
     if printer.json {

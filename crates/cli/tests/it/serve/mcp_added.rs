@@ -135,6 +135,23 @@ fn commands_add_and_remove_servers_in_the_config_file() {
 }
 
 #[test]
+fn commands_that_change_the_config_do_not_need_its_variables() {
+    let folder = TempFolder::new();
+    folder.write("toolhub.toml", "[tools.clock]\nbuiltin = \"clock\"\n");
+    let check = |arguments: &[&str], code: i32, expected: &str| {
+        let ran = run(&folder, arguments);
+        assert!(ran.code == code && (ran.out.clone() + &ran.err).contains(expected), "{}{}", ran.out, ran.err);
+    };
+    check(&["mcp", "add", "s", "npx", "--", "--api-key=zzz"], 0, "S_API_KEY");
+    check(&["mcp", "add", "s", "cat"], 2, "toolhub mcp remove s");
+    check(&["mcp", "add", "t", "cat"], 0, "added to");
+    check(&["mcp", "add", "u", "https://mcp.example/mcp"], 0, "added to");
+    check(&["mcp", "remove", "s"], 0, "removed from");
+    check(&["mcp", "remove", "s"], 5, "no MCP server is named `s`");
+    assert!(!folder.read("toolhub.toml").contains("S_API_KEY"));
+}
+
+#[test]
 fn a_command_adds_an_address_to_the_running_hub() {
     let (folder, web) = (TempFolder::new(), HttpServer::start(&["auth"]));
     folder.write("toolhub.toml", &format!("{TOOLS}[server]\ntool_hosts = [\"127.0.0.1\"]\n"));

@@ -65,15 +65,59 @@ fn servers_of_other_programs_become_sections_without_their_secrets() {
 }
 
 #[test]
+fn every_text_that_contains_a_secret_becomes_a_reference() {
+    let args = |args: &[&str]| json!({"command": "run", "args": args});
+    let env = |name: &str, value: &str| json!({"command": "run", "env": {name: value}});
+    let headers = |name: &str, value: &str| json!({"url": "https://mcp.example/mcp", "headers": {name: value}});
+    for (server, line) in [
+        (args(&["postgresql://bob:hunter22@host/db"]), "args = [\"${S_SECRET}\"]"),
+        (args(&["redis://:hunter22@host", "a:hunter22@tcp(db)/x"]), "args = [\"${S_SECRET}\", \"${S_SECRET_2}\"]"),
+        (args(&["--dsn=mysql://bob:hunter22@host/db"]), "args = [\"--dsn=${S_DSN}\"]"),
+        (
+            args(&["--header", "Authorization: Bearer hunter22", "-H", "X-Custom: Basic hunter22"]),
+            "args = [\"--header\", \"Authorization: ${S_AUTHORIZATION}\", \"-H\", \"X-Custom: ${S_X_CUSTOM}\"]",
+        ),
+        (args(&["--header=X-Api-Key: hunter22"]), "args = [\"--header=X-Api-Key: ${S_X_API_KEY}\"]"),
+        (args(&["-HX-Api-Key:hunter22"]), "args = [\"-HX-Api-Key:${S_HX_API_KEY}\"]"),
+        (args(&["-e", "APP_TOKEN=hunter22"]), "args = [\"-e\", \"APP_TOKEN=${S_APP_TOKEN}\"]"),
+        (args(&["-c", "TOKEN=hunter22 x"]), "args = [\"-c\", \"${S_C}\"]"),
+        (args(&["-c", "x --api-key hunter22"]), "args = [\"-c\", \"${S_C}\"]"),
+        (args(&["-c", "x 'https://h.example/?api_key=hunter22'"]), "args = [\"-c\", \"${S_C}\"]"),
+        (args(&["x://bob:hunter22@${HOST}"]), "args = [\"${S_SECRET}\"]"),
+        (args(&["${TOKEN:-hunter22}"]), "args = [\"${TOKEN}\"]"),
+        (env("DATABASE_URL", "postgres://bob:hunter22@host"), "env = { DATABASE_URL = { env = \"DATABASE_URL\" } }"),
+        (env("DSN", "host=db password=hunter22"), "env = { DSN = { env = \"DSN\" } }"),
+        (headers("X-Custom", "Basic hunter22"), "headers = { X-Custom = { env = \"S_X_CUSTOM\" } }"),
+        (headers("X-Custom", "token hunter22"), "headers = { X-Custom = { env = \"S_X_CUSTOM\" } }"),
+        // Nothing to hide.
+        (args(&["--header", "Authorization: Bearer ${T}"]), "args = [\"--header\", \"Authorization: Bearer ${T}\"]"),
+        (
+            args(&["http://localhost:3000/@a/b", "ssh://git@host/x"]),
+            "[\"http://localhost:3000/@a/b\", \"ssh://git@host/x\"]",
+        ),
+        (args(&["x://bob:${PASS}@host", "-y", "a@1.2"]), "args = [\"x://bob:${PASS}@host\", \"-y\", \"a@1.2\"]"),
+        (args(&["-v", "/data/secrets:/secrets", "A=b"]), "args = [\"-v\", \"/data/secrets:/secrets\", \"A=b\"]"),
+    ] {
+        let (config, said) = import("a.json", &json!({"mcpServers": {"s": server}}).to_string());
+        assert!(config.contains(line), "{line}\n{config}");
+        assert!(!config.contains("hunter22") && !said.contains("hunter22"), "{config}{said}");
+    }
+}
+
+#[test]
 fn a_file_without_servers_and_a_name_that_exists_change_nothing() {
     let folder = TempFolder::new();
     let config = "[mcp_servers.fs]\ncommand = \"cat\"\n";
     folder.write("toolhub.toml", config);
     folder.write("same.json", "{\"mcpServers\": {\"fs\": {\"command\": \"cat\"}}}");
+    folder.write("clash.json", "{\"mcpServers\": {\"a b\": {\"command\": \"cat\"}, \"a.b\": {\"command\": \"cat\"}}}");
     folder.write("none.json", "{\"theme\": \"dark\"}");
-    for (name, reason) in
-        [("same.json", "problem"), ("none.json", "has no MCP servers"), ("missing.json", "cannot import")]
-    {
+    for (name, reason) in [
+        ("same.json", "has an MCP server named `fs` already"),
+        ("clash.json", "`a b` and `a.b` would both be named `a_b`"),
+        ("none.json", "has no MCP servers"),
+        ("missing.json", "cannot import"),
+    ] {
         let ran = run_toolhub(folder.path(), &["mcp", "import", name], &[]);
         assert_eq!((ran.code, folder.read("toolhub.toml").as_str()), (2, config), "{}", ran.err);
         assert!(ran.err.contains(reason), "{}", ran.err);
