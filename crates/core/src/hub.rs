@@ -44,8 +44,8 @@ pub use offer::{Offer, OfferOptions};
 pub use request::{CallHandle, CallRequest};
 pub use snapshot::SnapshotRestore;
 pub use sources::{
-    DefinitionChange, DuplicateSource, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool,
-    SourceToolState, ToolSource,
+    DefinitionApproval, DefinitionApprovalError, DefinitionChange, DuplicateSource, SourceConnection, SourceHandle,
+    SourceInfo, SourceStatus, SourceTool, SourceToolState, ToolSource,
 };
 pub use status::{StatusScope, ToolStatusInfo};
 pub use thread_context::{InstanceGuard, ThreadContext, Threads};

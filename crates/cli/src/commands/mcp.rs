@@ -8,7 +8,7 @@ mod view;
 use std::time::Duration;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::paging::{self, Paging};
 use crate::{client::Request, exit::Exit, failure::Failure, output::strip_hidden, session::Session};
@@ -152,9 +152,25 @@ async fn diff(session: &Session, name: &str) -> Result<Exit, Failure> {
 }
 
 async fn approve(session: &Session, name: &str, tools: &[String]) -> Result<Exit, Failure> {
-    let request = Request::post(["mcp-servers", name, "approve"]).body(json!({ "tools": tools }));
-    let response = send(session, request, "approve", name).await?;
     let printer = &session.printer;
+    let mut changes = send(session, Request::get(["mcp-servers", name, "changes"]), "approve", name).await?.items()?;
+    let is_meant = |change: &Value| tools.iter().any(|tool| change["name"] == **tool);
+    changes.retain(|change| tools.is_empty() || is_meant(change));
+    if !printer.json && !changes.is_empty() {
+        printer.print(&view::render_changes(&changes));
+    }
+    // Only what was printed is approved.
+    let digests: Map<String, Value> = changes
+        .iter()
+        .filter_map(|change| Some((change["name"].as_str()?.to_owned(), change["digest"].clone())))
+        .collect();
+    if !printer.json && digests.is_empty() && tools.is_empty() {
+        printer.note("nothing waits for approval");
+        return Ok(Exit::Success);
+    }
+    let body = json!({"tools": tools, "digests": digests});
+    let request = Request::post(["mcp-servers", name, "approve"]).body(body);
+    let response = send(session, request, "approve", name).await?;
     if printer.json {
         printer.print_json(&response.text());
         return Ok(Exit::Success);

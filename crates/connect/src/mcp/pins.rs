@@ -76,7 +76,12 @@ impl PendingDefinition {
             Some(approved) => approved.differences(&self.current),
             None => SentDefinition::default().differences(&self.current),
         };
-        DefinitionChange { name: self.name.clone(), is_new: self.approved.is_none(), differences }
+        DefinitionChange {
+            name: self.name.clone(),
+            is_new: self.approved.is_none(),
+            differences,
+            digest: self.current.digest(),
+        }
     }
 }
 

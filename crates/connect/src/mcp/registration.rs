@@ -9,8 +9,8 @@ use std::{
 
 use serde_json::json;
 use toolhub_core::{
-    CallError, Detail, ErrorKind, SourceHandle, SourceTool, SourceToolState, ToolBuilder, ToolHub, backend::StoreError,
-    suggest,
+    CallError, DefinitionApproval, DefinitionApprovalError, SourceHandle, SourceTool, SourceToolState, ToolBuilder,
+    ToolHub, backend::StoreError,
 };
 
 use super::{
@@ -38,25 +38,21 @@ pub(super) async fn register(source: &McpSource, handle: &SourceHandle, catalog:
 pub(super) async fn approve(
     source: &McpSource,
     handle: &SourceHandle,
-    names: &[String],
-) -> Result<Vec<String>, CallError> {
+    approvals: &[DefinitionApproval],
+) -> Result<Vec<String>, DefinitionApprovalError> {
     let registered = source.registering.lock().await;
     let Some(hub) = handle.hub() else { return Ok(Vec::new()) };
     let pending = source.status().pending.clone();
-    if let Some(unknown) = names.iter().find(|name| !pending.iter().any(|tool| tool.name == **name)) {
-        let closest = suggest::closest(unknown, pending.iter().map(|tool| tool.name.as_str()), 3);
-        return Err(CallError::new(ErrorKind::ToolNotFound)
-            .operator(format!("no definition of `{unknown}` waits for approval"))
-            .detail(Detail::Suggestions(closest.into_iter().map(String::from).collect())));
-    }
-    let chosen: Vec<_> = pending.iter().filter(|tool| names.is_empty() || names.contains(&tool.name)).collect();
+    let changes: Vec<_> = pending.iter().map(PendingDefinition::change).collect();
+    let names = DefinitionApproval::select(approvals, &changes)?;
+    let chosen = pending.iter().filter(|tool| names.contains(&tool.name));
     let memory = ServerMemory::new(hub.store(), &source.server.name);
-    let pins = chosen.iter().map(|tool| (tool.name.clone(), tool.current.clone())).collect();
-    memory.save_pins(pins, hub.now()).await?;
+    let pins = chosen.map(|tool| (tool.name.clone(), tool.current.clone())).collect();
+    memory.save_pins(pins, hub.now()).await.map_err(CallError::from)?;
     if let Some(catalog) = &registered.0 {
-        register_catalog(source, handle, &hub, catalog).await?;
+        register_catalog(source, handle, &hub, catalog).await.map_err(CallError::from)?;
     }
-    Ok(chosen.iter().map(|tool| tool.name.clone()).collect())
+    Ok(names)
 }
 
 async fn register_catalog(

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, json};
 use tokio::sync::Notify;
 use toolhub_core::{
-    BoxFuture, CallError, DefinitionChange, Glob, Latency, SourceConnection, SourceHandle, SourceInfo, SourceTool,
-    ToolSource,
+    BoxFuture, DefinitionApproval, DefinitionApprovalError, DefinitionChange, Glob, Latency, SourceConnection,
+    SourceHandle, SourceInfo, SourceTool, ToolSource,
     clock::{Clock, SystemClock, Timestamp},
 };
 
@@ -157,7 +157,10 @@ impl ToolSource for McpSource {
         self.status().pending.iter().map(PendingDefinition::change).collect()
     }
 
-    fn approve<'a>(&'a self, tools: &'a [String]) -> BoxFuture<'a, Result<Vec<String>, CallError>> {
+    fn approve<'a>(
+        &'a self,
+        tools: &'a [DefinitionApproval],
+    ) -> BoxFuture<'a, Result<Vec<String>, DefinitionApprovalError>> {
         Box::pin(async move {
             match self.handle() {
                 Some(handle) => registration::approve(self, &handle, tools).await,

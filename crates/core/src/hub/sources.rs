@@ -18,12 +18,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use handle::SourceHandle;
-pub use info::{DefinitionChange, SourceConnection, SourceInfo, SourceStatus, SourceTool, SourceToolState};
+pub use info::{
+    DefinitionApproval, DefinitionApprovalError, DefinitionChange, SourceConnection, SourceInfo, SourceStatus,
+    SourceTool, SourceToolState,
+};
 
 use super::{ChangeSummary, ToolHub};
 use crate::{link::Link, registry::ToolBuilder, tasks};
 use toolhub_storage::latency::Latency;
-use toolhub_types::{error::CallError, language::Language, policy::Glob, tool::Kind};
+use toolhub_types::{language::Language, policy::Glob, tool::Kind};
 
 /// How long a source that is removed may take to close its connections.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -49,12 +52,14 @@ pub trait ToolSource: Send + Sync + 'static {
     /// The definitions that wait for approval, and how they differ from those that were approved.
     fn pending_changes(&self) -> Vec<DefinitionChange>;
 
-    /// Approves the pending definitions of these tools, by their names at the source; all, if none is named. Returns the approved
-    /// names.
+    /// Approves pending definitions; all, if none is named. Returns the approved names.
     ///
     /// # Errors
-    /// When a name is unknown, or the store does not answer.
-    fn approve<'a>(&'a self, tools: &'a [String]) -> BoxFuture<'a, Result<Vec<String>, CallError>>;
+    /// When a name is unknown, a definition is another one than was named, or the store does not answer.
+    fn approve<'a>(
+        &'a self,
+        tools: &'a [DefinitionApproval],
+    ) -> BoxFuture<'a, Result<Vec<String>, DefinitionApprovalError>>;
 
     /// What it logged last, the oldest line first.
     fn log_lines(&self) -> Vec<String>;

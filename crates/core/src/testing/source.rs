@@ -11,15 +11,13 @@ use tokio::sync::mpsc;
 
 use crate::{
     execution::BoxFuture,
-    hub::{DefinitionChange, SourceConnection, SourceHandle, SourceInfo, ToolSource},
+    hub::{
+        DefinitionApproval, DefinitionApprovalError, DefinitionChange, SourceConnection, SourceHandle, SourceInfo,
+        ToolSource,
+    },
 };
-use toolhub_schema::suggest;
 use toolhub_storage::latency::{Latency, LatencyRecorder};
-use toolhub_types::{
-    error::{CallError, Detail, ErrorKind},
-    policy::Glob,
-    timestamp::Timestamp,
-};
+use toolhub_types::{policy::Glob, timestamp::Timestamp};
 
 /// A source that does what the test says through its [`TestSourceControl`]. It may add tools named `NAME__*`.
 #[derive(Debug)]
@@ -141,22 +139,17 @@ impl ToolSource for TestSource {
         lock(&self.state).pending.clone()
     }
 
-    fn approve<'a>(&'a self, tools: &'a [String]) -> BoxFuture<'a, Result<Vec<String>, CallError>> {
+    fn approve<'a>(
+        &'a self,
+        tools: &'a [DefinitionApproval],
+    ) -> BoxFuture<'a, Result<Vec<String>, DefinitionApprovalError>> {
         let mut state = lock(&self.state);
-        let names: Vec<String> = state.pending.iter().map(|change| change.name.clone()).collect();
-        if let Some(unknown) = tools.iter().find(|tool| !names.contains(tool)) {
-            let closest = suggest::closest(unknown, names.iter().map(String::as_str), 3);
-            let error = CallError::new(ErrorKind::ToolNotFound)
-                .operator(format!("no definition of `{unknown}` waits for approval"))
-                .detail(Detail::Suggestions(closest.into_iter().map(String::from).collect()));
-            return Box::pin(std::future::ready(Err(error)));
+        let approved = DefinitionApproval::select(tools, &state.pending);
+        if let Ok(names) = &approved {
+            state.pending.retain(|change| !names.contains(&change.name));
+            state.actions.push(format!("approve {}", names.join(" ")));
         }
-        let (approved, pending): (Vec<_>, Vec<_>) =
-            state.pending.drain(..).partition(|change| tools.is_empty() || tools.contains(&change.name));
-        state.pending = pending;
-        let approved: Vec<String> = approved.into_iter().map(|change| change.name).collect();
-        state.actions.push(format!("approve {}", approved.join(" ")));
-        Box::pin(std::future::ready(Ok(approved)))
+        Box::pin(std::future::ready(approved))
     }
 
     fn log_lines(&self) -> Vec<String> {

@@ -4,7 +4,7 @@
 
 mod change;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::State,
@@ -14,7 +14,8 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
-    DefinitionChange, ErrorKind, SourceConnection, SourceInfo, SourceStatus, SourceToolState, ToolSource, suggest,
+    DefinitionApproval, DefinitionApprovalError, DefinitionChange, ErrorKind, SourceConnection, SourceInfo,
+    SourceStatus, SourceToolState, ToolSource, suggest,
 };
 
 use super::threads::truncate;
@@ -62,7 +63,7 @@ pub(super) fn routes() -> Vec<Route> {
         .audited("mcp_server.approve")
         .summary("Approve definitions of tools that wait for approval")
         .json_response::<Approved>(200, "The approved tools can be called")
-        .problems(unknown)
+        .problems(&[Code::MCP_SERVER_NOT_FOUND, Code::CONFLICT])
         .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ];
     routes.extend(change::routes());
@@ -201,6 +202,9 @@ struct ApproveBody {
     /// The tools, by their names at the server. Default: all that wait.
     #[serde(default)]
     tools: Vec<String>,
+    /// Tools with the digests of their definitions, as `changes` shows them: a definition that has changed again is not approved.
+    #[serde(default)]
+    digests: BTreeMap<String, String>,
 }
 
 /// What was approved.
@@ -216,7 +220,22 @@ async fn approve(
     Params(ServerPath { name }): Params<ServerPath>,
     MaybeBody(body): MaybeBody<ApproveBody>,
 ) -> ApiResult<Json<Approved>> {
-    let approved = find(&app, &name)?.approve(&body.unwrap_or_default().tools).await?;
+    let ApproveBody { tools, mut digests } = body.unwrap_or_default();
+    let approval = |name: String, digest| DefinitionApproval { name, digest };
+    let mut approvals: Vec<_> = tools
+        .into_iter()
+        .map(|name| {
+            let digest = digests.remove(&name);
+            approval(name, digest)
+        })
+        .collect();
+    approvals.extend(digests.into_iter().map(|(name, digest)| approval(name, Some(digest))));
+    let approved = find(&app, &name)?.approve(&approvals).await.map_err(|error| match error {
+        DefinitionApprovalError::Call(error) => Problem::from(error),
+        DefinitionApprovalError::Changed(_) => {
+            Problem::new(Code::CONFLICT, error.to_string()).hint("GET /api/v1/mcp-servers/{name}/changes shows it")
+        }
+    })?;
     Ok(Json(Approved { approved }))
 }
 

@@ -44,8 +44,13 @@ async fn add_fs(fixture: &ApiFixture) -> (TestSourceControl, SourceHandle) {
         ];
     });
     control.set_pending(vec![
-        DefinitionChange { name: "write".into(), is_new: false, differences: vec!["description: `a` → `b`".into()] },
-        DefinitionChange { name: "link".into(), is_new: true, differences: Vec::new() },
+        DefinitionChange {
+            name: "write".into(),
+            is_new: false,
+            differences: vec!["description: `a` → `b`".into()],
+            digest: "d1".into(),
+        },
+        DefinitionChange { name: "link".into(), is_new: true, differences: Vec::new(), digest: "d2".into() },
     ]);
     (control, handle)
 }
@@ -128,14 +133,18 @@ async fn changed_definitions_are_shown_and_approved_by_name_or_all() {
     let fixture = api_fixture().await;
     let (control, _) = add_fs(&fixture).await;
     let changes = async || fixture.get("/api/v1/mcp-servers/fs/changes").await.expect_status(200)["items"].clone();
-    let link = json!({"name": "link", "isNew": true, "differences": []});
-    let write = json!({"name": "write", "isNew": false, "differences": ["description: `a` → `b`"]});
+    let link = json!({"name": "link", "isNew": true, "differences": [], "digest": "d2"});
+    let write = json!({"name": "write", "isNew": false, "differences": ["description: `a` → `b`"], "digest": "d1"});
     assert_eq!(changes().await, json!([link, write]));
     let path = "/api/v1/mcp-servers/fs/approve";
     let unknown = fixture.post(path, json!({"tools": ["wrte"]})).await.expect_problem(404, "tool_not_found");
     assert_eq!(unknown["suggestions"], json!(["write"]));
     fixture.post(path, json!({"tool": "write"})).await.expect_problem(422, "invalid_request");
-    let approved = fixture.post(path, json!({"tools": ["write"]})).await.expect_status(200);
+    // What has changed again since it was shown is not approved.
+    let stale = json!({"tools": ["link"], "digests": {"link": "d2", "write": "d0"}});
+    let changed = fixture.post(path, stale).await.expect_problem(409, "conflict");
+    assert_eq!(changed["detail"], "the definition of `write` has changed again");
+    let approved = fixture.post(path, json!({"digests": {"write": "d1"}})).await.expect_status(200);
     assert_eq!(approved, json!({"approved": ["write"]}));
     assert_eq!(changes().await, json!([link]));
     let approved = fixture.request("POST", path, None, &[]).await.expect_status(200);

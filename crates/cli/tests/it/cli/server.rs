@@ -168,7 +168,12 @@ async fn add_mcp_servers(hub: &ToolHub) {
         ];
     });
     let differences = vec!["description: \"Write a file\" → \"Write any file\"".into()];
-    control.set_pending(vec![DefinitionChange { name: "write".into(), is_new: false, differences }]);
+    control.set_pending(vec![DefinitionChange {
+        name: "write".into(),
+        is_new: false,
+        differences,
+        digest: "d1".into(),
+    }]);
     control.log("2027-01-31T12:00:00.000Z serving /srv");
     control.log("2027-01-31T12:00:01.000Z read a.txt");
     let (git, control) = TestSource::new("git");

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolhub_core::hidden_chars::needs_escape;
+use toolhub_core::{digest, hidden_chars::needs_escape};
 
 /// Most lines of a comparison.
 const MAX_LINES: usize = 200;
@@ -28,6 +28,11 @@ impl SentDefinition {
 
     pub(super) fn member(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
+    }
+
+    /// Identifies it.
+    pub(crate) fn digest(&self) -> String {
+        digest::hash_json(&Value::Object(self.0.clone()))
     }
 
     /// What is different in a newer definition: one line per member, such as

@@ -4,7 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use toolhub_types::{language::Language, timestamp::Timestamp, tool::ToolName};
+use toolhub_schema::suggest;
+use toolhub_types::{
+    error::{CallError, Detail, ErrorKind},
+    language::Language,
+    timestamp::Timestamp,
+    tool::ToolName,
+};
 
 /// The state of a source.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -153,4 +159,51 @@ pub struct DefinitionChange {
     pub is_new: bool,
     /// How it differs from the approved definition, one line each.
     pub differences: Vec<String>,
+    /// The digest of the definition. An approval that names it approves no other.
+    pub digest: String,
+}
+
+/// The approval of a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefinitionApproval {
+    /// The name at the source.
+    pub name: String,
+    /// The digest of the definition that is approved; `None` for whichever waits.
+    pub digest: Option<String>,
+}
+
+/// Why definitions cannot be approved.
+#[derive(Debug, thiserror::Error)]
+pub enum DefinitionApprovalError {
+    /// A definition is not the one that was named.
+    #[error("the definition of `{0}` has changed again")]
+    Changed(String),
+    /// A name is unknown, or the store does not answer.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl DefinitionApproval {
+    /// The names of the pending definitions that these approvals select; all, if there are none.
+    ///
+    /// # Errors
+    /// When no definition of a name waits, or another one than was named.
+    pub fn select(approvals: &[Self], pending: &[DefinitionChange]) -> Result<Vec<String>, DefinitionApprovalError> {
+        if approvals.is_empty() {
+            return Ok(pending.iter().map(|change| change.name.clone()).collect());
+        }
+        for Self { name, digest } in approvals {
+            let Some(change) = pending.iter().find(|change| change.name == *name) else {
+                let closest = suggest::closest(name, pending.iter().map(|change| change.name.as_str()), 3);
+                return Err(CallError::new(ErrorKind::ToolNotFound)
+                    .operator(format!("no definition of `{name}` waits for approval"))
+                    .detail(Detail::Suggestions(closest.into_iter().map(String::from).collect()))
+                    .into());
+            };
+            if digest.as_ref().is_some_and(|digest| *digest != change.digest) {
+                return Err(DefinitionApprovalError::Changed(name.clone()));
+            }
+        }
+        Ok(approvals.iter().map(|approval| approval.name.clone()).collect())
+    }
 }
