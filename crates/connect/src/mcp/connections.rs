@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::TryFutureExt;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use toolhub_core::{
@@ -32,7 +33,7 @@ use super::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of tenants with a connection of their own.
 const MAX_TENANTS: usize = 200;
-/// How long the server may take to answer a probe, and how long the answer counts.
+/// How long the server may take to answer a probe, and again a list if it does not; how long the answer counts.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(9);
 const PROBE_VALIDITY: Duration = Duration::from_secs(1);
 /// How long a call waits for the next connection after a loss.
@@ -155,18 +156,15 @@ impl Connections {
             return is_healthy;
         }
         let is_healthy = match self.current() {
-            Some(connection) => match tokio::time::timeout(PROBE_TIMEOUT, connection.probe()).await {
-                // A refusal is an answer.
-                Ok(Ok(()) | Err(RequestError::Refused(_))) => true,
-                Ok(Err(_)) => false,
-                Err(_) => {
-                    // While calls run, the server may be busy with one of them.
-                    if connection.calls_in_flight() == 0 {
-                        connection.end_unresponsive();
-                    }
-                    false
+            Some(connection) => {
+                let is_healthy =
+                    answers(connection.probe()).await || answers(connection.list_page(None).map_ok(drop)).await;
+                // While calls run, the server may be busy with one of them.
+                if !is_healthy && connection.calls_in_flight() == 0 {
+                    connection.end_unresponsive();
                 }
-            },
+                is_healthy
+            }
             None => false,
         };
         *last = Some((Instant::now(), is_healthy));
@@ -323,6 +321,12 @@ impl Deref for CallConnection {
     fn deref(&self) -> &Connection {
         &self.connection
     }
+}
+
+/// Whether a request is answered in time. A refusal is an answer.
+async fn answers(request: impl Future<Output = Result<(), RequestError>>) -> bool {
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, request).await;
+    matches!(answer, Ok(Ok(()) | Err(RequestError::Refused(_))))
 }
 
 fn unreachable() -> ToolError {
