@@ -158,14 +158,14 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
                 continue;
             }
             Ok(()) = changes.changed() => {
-                // A burst of changes is one, and a server that goes on reporting changes is asked less and less often.
-                pause = if listed_at.elapsed() < 2 * pause { (2 * pause).min(MAX_DEBOUNCE) } else { DEBOUNCE };
+                // A burst of changes is one.
+                pause = next_pause(pause, listed_at);
                 let _ = tokio::time::timeout(pause, connection.ended()).await;
                 changes.mark_unchanged();
             }
             () = ended(&mut subscription) => {
                 // Changes may have been missed.
-                pause = if listed_at.elapsed() < 2 * pause { (2 * pause).min(MAX_DEBOUNCE) } else { DEBOUNCE };
+                pause = next_pause(pause, listed_at);
                 let _ = tokio::time::timeout(pause, connection.ended()).await;
                 subscription = listen(source, &connection).await;
             }
@@ -185,6 +185,11 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
         }
         listed_at = Instant::now();
     }
+}
+
+/// How long to wait before a changed list is read: twice as long each time for a server that reports one change after the other.
+fn next_pause(pause: Duration, listed_at: Instant) -> Duration {
+    if listed_at.elapsed() < 2 * pause { (2 * pause).min(MAX_DEBOUNCE) } else { DEBOUNCE }
 }
 
 /// Connects in the era that the settings name, that is remembered, or that the server turns out to speak.

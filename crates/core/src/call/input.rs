@@ -52,7 +52,7 @@ pub trait InputHandler: Send + Sync {
     /// Whether it answers requests of this kind. A tool knows it before it asks, and an MCP server before it is called.
     fn accepts(&self, kind: InputKind) -> bool;
 
-    /// Answers a request; `None` declines it. Dropped when the call ends or nobody answers in time.
+    /// Answers a request; `None` declines it. The future is dropped when the call ends or the request times out.
     fn answer(&self, request: InputRequest) -> BoxFuture<'_, Option<Value>>;
 }
 
