@@ -13,7 +13,7 @@ use std::{
 
 use tokio::time::Instant;
 use toolhub_core::{
-    BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError, TraceContext, schema::Schema,
+    BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError, TraceContext,
 };
 
 use super::{
@@ -29,7 +29,6 @@ pub(super) struct McpExecutor {
     pub(super) connections: Arc<Connections>,
     /// The name of the tool at the server.
     pub(super) tool: String,
-    pub(super) output: Option<Schema>,
     /// Whether an output that does not fit its schema was logged.
     pub(super) has_warned: AtomicBool,
 }
@@ -119,7 +118,7 @@ impl McpExecutor {
             }
             Err(error) => return Err(connection.request_error(error, read_only)),
         };
-        let expected = ExpectedResult { output: self.output.clone(), read_only, secrets: secrets.named.clone() };
+        let expected = ExpectedResult { output: context.output_schema().cloned(), read_only, secrets: secrets.named.clone() };
         match reply::read(text, expected).await? {
             CallResult::Complete { reply, mismatch } => {
                 if let Some(mismatch) = mismatch

@@ -152,7 +152,6 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
     let executor = McpExecutor {
         connections: source.connections.clone(),
         tool: tool.original_name.clone(),
-        output: tool.output.clone(),
         has_warned: AtomicBool::new(false),
     };
     let mut policy = server.policy.clone();

@@ -13,7 +13,6 @@ use toolhub_core::{
     Content, Effect, ErrorKind, Reply, ToolError,
     json::{self, JsonError, JsonLimits},
     offload,
-    redact::Redactor,
     schema::Schema,
 };
 
@@ -188,10 +187,7 @@ fn find_mismatch(schema: &Schema, output: Option<&Value>) -> Option<String> {
     let Some(output) = output else {
         return Some("the tool has an output schema, but its result has no `structuredContent`".into());
     };
-    let problems = schema.check(output, &Redactor::default()).err()?;
-    let place = problems.first().map(|problem| problem.pointer.as_str()).filter(|pointer| !pointer.is_empty());
-    let place = place.map_or_else(String::new, |pointer| format!(" at `{}`", truncate(pointer, MAX_SHOWN_CHARS)));
-    Some(format!("the output does not fit the tool's own output schema{place}"))
+    schema.mismatch(output).map(|mismatch| format!("the output {mismatch}"))
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use crate::{
     sealing::Sealer,
     services::Services,
 };
+use toolhub_schema::schema::Schema;
 use toolhub_state::{ConnectionHold, ContextId, ContextState, StateCheckouts, StateError};
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
@@ -113,6 +114,12 @@ impl CallContext {
     #[must_use]
     pub fn tool(&self) -> &ToolName {
         &self.envelope().tool.definition.name
+    }
+
+    /// The compiled schema of the tool's output, if it has one.
+    #[must_use]
+    pub fn output_schema(&self) -> Option<&Schema> {
+        self.envelope().tool.output.as_ref()
     }
 
     /// The tenant of the call.

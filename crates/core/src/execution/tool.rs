@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::Executor;
@@ -56,6 +57,8 @@ pub struct Tool {
     /// Whether a call whose process died is rerun. The tool is idempotent then.
     pub(crate) rerun_interrupted: bool,
     pub(crate) schema: Schema,
+    /// The schema of its output.
+    pub(crate) output: Option<Schema>,
     pub(crate) executor: Arc<dyn Executor>,
     /// The hub's services. Reached through the tool, so that a call clones one `Arc` and not two: the reference count is a
     /// contended cache line when calls run on several threads.
@@ -83,6 +86,12 @@ impl Tool {
     #[must_use]
     pub fn denied_by(&self) -> Option<String> {
         self.gate.deny_all_rule(&self.definition).map(Rule::label)
+    }
+
+    /// Whether an output fits the tool's output schema. Every output fits a tool without one.
+    #[must_use]
+    pub fn fits(&self, output: &Value) -> bool {
+        self.output.as_ref().is_none_or(|schema| schema.accepts(output))
     }
 
     /// The names of the states it checks out.

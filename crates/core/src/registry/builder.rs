@@ -117,7 +117,8 @@ impl ToolBuilder {
         self.output_schema(schema::infer::<T>())
     }
 
-    /// A JSON Schema of the output.
+    /// A JSON Schema of the output. Clients are told that outputs fit it; one that does not is still returned, see
+    /// [`Tool::fits`].
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.output_schema = Some(OutputSchema::Unchecked(schema));
         self
@@ -369,12 +370,10 @@ impl ToolBuilder {
         };
         let description = self.description.or_else(|| from_type.and_then(|text| text.as_str().map(String::from)));
         let invalid = |source| RegistryError::Output { tool: name.clone(), source };
-        let output_schema = match self.output_schema {
+        let output = match self.output_schema {
             None => None,
-            Some(OutputSchema::Compiled(schema)) => Some(schema.value().clone()),
-            Some(OutputSchema::Unchecked(schema)) => {
-                Some(Schema::compile_any(schema).map_err(invalid)?.value().clone())
-            }
+            Some(OutputSchema::Compiled(schema)) => Some(schema),
+            Some(OutputSchema::Unchecked(schema)) => Some(Schema::compile_any(schema).map_err(invalid)?),
         };
         let depends_on = self.depends_on.into_iter().map(DependencySpec::into_group).collect::<Result<_, _>>()?;
         let definition = Definition {
@@ -382,7 +381,7 @@ impl ToolBuilder {
             kind: self.kind,
             description: description.unwrap_or_default(),
             parameters: schema.value().clone(),
-            output_schema,
+            output_schema: output.as_ref().map(|schema| schema.value().clone()),
             annotations: self.annotations,
             metadata: self.metadata,
             depends_on: DependsOn(depends_on),
@@ -423,6 +422,7 @@ impl ToolBuilder {
             registered_at: None,
             definition,
             schema,
+            output,
             executor,
             stateful,
         })

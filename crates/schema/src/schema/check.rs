@@ -26,6 +26,8 @@ use toolhub_types::{
 const MAX_DEPTH: usize = 64;
 /// Memory limit of one compiled pattern, and of its lazy DFA while matching.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// Longest pointer in a mismatch, in characters.
+const MAX_SHOWN: usize = 80;
 /// The `$id` of the whole schema inside the per-property schema.
 const WHOLE_SCHEMA_ID: &str = "urn:toolhub:whole";
 /// The characters to percent-encode in a JSON pointer inside a `$ref`.
@@ -91,6 +93,15 @@ impl Schema {
             return Ok(());
         }
         Err(self.problems(arguments, redactor))
+    }
+
+    /// Why a value is not valid, for logs: names the first place and quotes no value.
+    #[must_use]
+    pub fn mismatch(&self, value: &Value) -> Option<String> {
+        let problems = self.check(value, &Redactor::default()).err()?;
+        let place = problems.first().map(|problem| problem.pointer.as_str()).filter(|pointer| !pointer.is_empty());
+        let place = place.map_or_else(String::new, |pointer| format!(" at `{}`", quote::truncate(pointer, MAX_SHOWN)));
+        Some(format!("does not fit the schema{place}"))
     }
 
     fn problems(&self, arguments: &Value, redactor: &Redactor) -> Vec<Problem> {

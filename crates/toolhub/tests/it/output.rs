@@ -181,3 +181,21 @@ async fn links_and_embedded_texts_are_read_by_the_model_and_count_as_text() {
     assert_eq!(hub.artifact(&Tenant::default(), &id).await.unwrap().unwrap().bytes, whole.as_bytes());
     assert!(outcome.content.iter().any(|piece| piece.binary().is_some()), "binary content stays");
 }
+
+#[tokio::test]
+async fn an_output_is_compared_with_the_schema_of_its_tool() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let (tool, _) = scripted("count", [ScriptStep::Return(json!({"n": "three"}))]);
+    let (free, _) = scripted("free", []);
+    let hub = ToolHub::builder().tools([tool.read_only().output_schema(schema), free]).build().await.unwrap();
+    let count = hub.get("count").unwrap();
+    assert!(count.fits(&json!({"n": 3})));
+    for other in [json!({"n": "three"}), json!({}), json!("text"), json!(null)] {
+        assert!(!count.fits(&other), "{other}");
+    }
+    let outcome = hub.call("count", json!({})).await;
+    assert_eq!(outcome.assert_success(), &json!({"n": "three"}), "it is returned all the same");
+    assert!(hub.get("free").unwrap().fits(&json!({"n": "three"})), "a tool without a schema promises nothing");
+    let kept = hub.apply(toolhub::HubChange::replacing_policies().policy("*", Policy::default())).await;
+    assert!(kept.is_ok() && !hub.get("count").unwrap().fits(&json!({})), "also after a reload");
+}

@@ -174,7 +174,7 @@ fn output_that_does_not_fit_its_schema_passes_and_is_reported_without_its_values
     assert_eq!(mismatch(json!({"structuredContent": {"n": 1}})), (json!({"n": 1}), None));
     let (output, reason) = mismatch(json!({"structuredContent": {"n": "private"}}));
     assert_eq!(output, json!({"n": "private"}));
-    assert_eq!(reason.as_deref(), Some("the output does not fit the tool's own output schema at `/n`"));
+    assert_eq!(reason.as_deref(), Some("the output does not fit the schema at `/n`"));
     let (output, reason) = mismatch(json!({"content": [{"type": "text", "text": "x"}]}));
     assert_eq!(output, json!("x"));
     assert!(reason.unwrap().contains("no `structuredContent`"));

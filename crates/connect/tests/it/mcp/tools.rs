@@ -44,6 +44,20 @@ async fn a_call_carries_trace_and_key_and_brings_progress_and_log_lines_back() {
 }
 
 #[tokio::test]
+async fn outputs_fit_the_schema_of_the_server_and_one_that_cannot_be_used_is_not_promised() {
+    let mut list = tools(&["echo", "pid", "work"]);
+    list[0]["outputSchema"] = json!({"type": "object", "required": ["n"]});
+    list[1]["outputSchema"] = json!({"$ref": "https://example.com/schema"});
+    let hub = connected(TestServer::new(&list).server()).await;
+    let echo = hub.get("t__echo").unwrap();
+    assert!(echo.fits(&json!({"n": 1})) && !echo.fits(&json!("text")));
+    let pid = hub.get("t__pid").unwrap();
+    assert!(pid.definition.output_schema.is_none() && pid.fits(&json!("text")));
+    let notes = info(&hub).details["notes"].to_string();
+    assert!(notes.contains("`pid`: its `outputSchema` is left out"), "{notes}");
+}
+
+#[tokio::test]
 async fn requests_to_a_server_are_measured_by_method() {
     let hub = connected(TestServer::new(&tools(&["echo"])).server()).await;
     for _ in 0..3 {
