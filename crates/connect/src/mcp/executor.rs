@@ -12,9 +12,7 @@ use std::{
 };
 
 use tokio::time::Instant;
-use toolhub_core::{
-    BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError, TraceContext,
-};
+use toolhub_core::{BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError, TraceContext};
 
 use super::{
     accepted_input::AcceptedInput,
@@ -118,7 +116,8 @@ impl McpExecutor {
             }
             Err(error) => return Err(connection.request_error(error, read_only)),
         };
-        let expected = ExpectedResult { output: context.output_schema().cloned(), read_only, secrets: secrets.named.clone() };
+        let expected =
+            ExpectedResult { output: context.output_schema().cloned(), read_only, secrets: secrets.named.clone() };
         match reply::read(text, expected).await? {
             CallResult::Complete { reply, mismatch } => {
                 if let Some(mismatch) = mismatch
