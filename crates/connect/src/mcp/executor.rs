@@ -120,10 +120,11 @@ impl McpExecutor {
             ExpectedResult { output: context.output_schema().cloned(), read_only, secrets: secrets.named.clone() };
         match reply::read(text, expected).await? {
             CallResult::Complete { reply, mismatch } => {
-                if let Some(mismatch) = mismatch
-                    && !self.has_warned.swap(true, Relaxed)
-                {
-                    tracing::warn!(tool = %job.tool.name, mismatch, "an output does not fit the tool's own schema");
+                if let Some(mismatch) = mismatch {
+                    self.connections.meters.record_mismatch();
+                    if !self.has_warned.swap(true, Relaxed) {
+                        tracing::warn!(tool = %job.tool.name, mismatch, "an output does not fit the tool's own schema");
+                    }
                 }
                 Ok(CallEnd::Reply(reply))
             }

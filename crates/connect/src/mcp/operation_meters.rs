@@ -1,8 +1,11 @@
-//! Durations of the requests to a server, by operation.
+//! Durations of the requests to a server by operation, and the outputs that do not fit their schema.
 //!
-//! In: the start of each request. Out: latencies for metrics. Failed requests count too.
+//! In: the duration of each request, each such output. Out: values for metrics. Failed requests count too.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use toolhub_core::{Latency, LatencyRecorder};
 
@@ -14,6 +17,7 @@ pub(super) struct OperationMeters {
     discover: LatencyRecorder,
     list: LatencyRecorder,
     call: LatencyRecorder,
+    mismatches: AtomicU64,
 }
 
 impl OperationMeters {
@@ -32,6 +36,15 @@ impl OperationMeters {
 
     pub(super) fn record_call(&self, duration: Duration) {
         self.call.record(duration);
+    }
+
+    /// An output that does not fit the schema of its tool.
+    pub(super) fn record_mismatch(&self) {
+        self.mismatches.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn mismatches(&self) -> u64 {
+        self.mismatches.load(Relaxed)
     }
 
     /// The latencies of the operations that were used, by the name of their method.

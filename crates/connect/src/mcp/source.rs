@@ -177,6 +177,10 @@ impl ToolSource for McpSource {
     fn operations(&self) -> Vec<(&'static str, Latency)> {
         self.connections.meters.latencies()
     }
+
+    fn output_mismatches(&self) -> u64 {
+        self.connections.meters.mismatches()
+    }
 }
 
 impl std::fmt::Debug for McpSource {

@@ -68,6 +68,11 @@ pub trait ToolSource: Send + Sync + 'static {
     fn operations(&self) -> Vec<(&'static str, Latency)> {
         Vec::new()
     }
+
+    /// How many outputs of its tools did not fit the output schema of their tool, for metrics.
+    fn output_mismatches(&self) -> u64 {
+        0
+    }
 }
 
 /// Why a source cannot be added.

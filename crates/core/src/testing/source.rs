@@ -41,6 +41,7 @@ struct State {
     log_lines: Vec<String>,
     actions: Vec<String>,
     calls: LatencyRecorder,
+    mismatches: u64,
 }
 
 impl TestSource {
@@ -63,6 +64,7 @@ impl TestSource {
             log_lines: Vec::new(),
             actions: Vec::new(),
             calls: LatencyRecorder::default(),
+            mismatches: 0,
         };
         let state = Arc::new(Mutex::new(state));
         let (sender, handles) = mpsc::unbounded_channel();
@@ -97,6 +99,11 @@ impl TestSourceControl {
     /// Records the duration of a request `tools/call`.
     pub fn record_call(&self, duration: Duration) {
         lock(&self.state).calls.record(duration);
+    }
+
+    /// Records an output that does not fit the output schema of its tool.
+    pub fn record_mismatch(&self) {
+        lock(&self.state).mismatches += 1;
     }
 
     /// What was asked of it, in order: `restart`, `approve NAME…`, `stop`.
@@ -158,6 +165,10 @@ impl ToolSource for TestSource {
 
     fn operations(&self) -> Vec<(&'static str, Latency)> {
         vec![("tools/call", lock(&self.state).calls.latency())]
+    }
+
+    fn output_mismatches(&self) -> u64 {
+        lock(&self.state).mismatches
     }
 }
 

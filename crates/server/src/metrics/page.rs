@@ -185,6 +185,13 @@ fn servers(text: &mut PrometheusText, sources: &Sources<'_>) {
             family.latency_histogram(&[("server", source.name()), ("mcp_method_name", method)], &CALL_BOUNDS, latency);
         }
     }
+    let help = "Outputs of tools of the MCP server that do not fit the tool's own output schema.";
+    let mut family = text.family("toolhub_mcp_output_mismatches_total", MetricType::Counter, help);
+    for source in sources.hub.sources() {
+        if source.info().connection != SourceConnection::Disabled {
+            family.sample(&[("server", source.name())], source.output_mismatches());
+        }
+    }
 }
 
 fn changes(text: &mut PrometheusText, sources: &Sources<'_>) {

@@ -204,10 +204,13 @@ async fn a_server_that_is_not_connected_is_degraded_but_the_hub_is_ready() {
     assert!(metrics.contains("toolhub_mcp_server_up{server=\"fs\"} 0\n"), "{metrics}");
     assert!(!metrics.contains("server=\"off\""), "{metrics}");
     assert!(!metrics.contains("mcp_client_operation_duration_seconds_count"), "{metrics}");
+    assert!(metrics.contains("toolhub_mcp_output_mismatches_total{server=\"fs\"} 0\n"), "{metrics}");
     control.record_call(Duration::from_millis(30));
+    control.record_mismatch();
     control.set_info(|info| info.connection = SourceConnection::Connected);
     let metrics = fixture.get("/metrics").await.text;
     assert!(metrics.contains("toolhub_mcp_server_up{server=\"fs\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("toolhub_mcp_output_mismatches_total{server=\"fs\"} 1\n"), "{metrics}");
     let count = "mcp_client_operation_duration_seconds_count{server=\"fs\",mcp_method_name=\"tools/call\"} 1\n";
     assert!(metrics.contains(count), "{metrics}");
 }

@@ -69,6 +69,17 @@ async fn requests_to_a_server_are_measured_by_method() {
 }
 
 #[tokio::test]
+async fn an_output_that_does_not_fit_its_own_schema_passes_and_is_counted() {
+    let mut list = tools(&["echo", "pid"]);
+    list[0]["outputSchema"] = json!({"type": "object"});
+    let hub = connected(TestServer::new(&list).server()).await;
+    for tool in ["t__pid", "t__echo", "t__echo"] {
+        text(&hub, tool, json!({})).await;
+    }
+    assert_eq!(hub.sources()[0].output_mismatches(), 2);
+}
+
+#[tokio::test]
 async fn calls_ask_for_approval_unless_the_owner_says_that_a_tool_is_read_only_or_trusts_the_server() {
     let server = TestServer::new(&tools(&["echo", "pid"]));
     let asking = |hub: &ToolHub, tool: &str| hub.get(tool).unwrap().rules(Language::English) == ["ask by default"];
