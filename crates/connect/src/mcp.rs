@@ -6,6 +6,7 @@
 
 mod accepted_input;
 mod catalog;
+mod connect_error;
 mod connection;
 mod connections;
 mod era;

@@ -21,11 +21,11 @@ use rmcp::{
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-pub(crate) use handshake::ConnectError;
 use handshake::Handler;
 
 use super::{
     accepted_input::AcceptedInput,
+    connect_error::ConnectError,
     era::Era,
     log_ring::LogRing,
     wire::{

@@ -14,13 +14,12 @@ use std::{
 use futures_util::TryFutureExt;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
-use toolhub_core::{
-    CallContext, CancellationToken, Effect, ErrorKind, InstanceGroup, SharedInstanceGuard, ToolError, ids::Tenant,
-};
+use toolhub_core::{CallContext, CancellationToken, InstanceGroup, SharedInstanceGuard, ToolError, ids::Tenant};
 
 use super::{
     accepted_input::AcceptedInput,
-    connection::{ConnectError, Connection, ConnectionOptions, Endpoint},
+    connect_error::ConnectError,
+    connection::{Connection, ConnectionOptions, Endpoint},
     era::Era,
     error,
     log_ring::LogRing,
@@ -199,7 +198,7 @@ impl Connections {
     }
 
     async fn open_for_thread(&self) -> Result<Arc<Connection>, ToolError> {
-        let era = self.own.borrow().era.ok_or_else(unreachable)?;
+        let era = self.own.borrow().era.ok_or_else(error::not_connected)?;
         let new = Arc::new(self.open(era).await.map_err(|error| error::connect_error(&error))?);
         let mut threads = self.threads();
         threads.retain(|connection| connection.strong_count() > 0);
@@ -212,10 +211,10 @@ impl Connections {
         if *tenant == Tenant::default() {
             return self.reconnected().await;
         }
-        let era = self.own.borrow().era.ok_or_else(unreachable)?;
+        let era = self.own.borrow().era.ok_or_else(error::not_connected)?;
         let slot = self.slot(tenant)?;
         let connecting = slot.closed.run_until_cancelled(slot.connection.lock());
-        let mut connection = connecting.await.ok_or_else(unreachable)?;
+        let mut connection = connecting.await.ok_or_else(error::not_connected)?;
         *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         if let Some(live) = connection.as_ref().filter(|connection| !connection.has_ended()) {
             return Ok(live.clone());
@@ -223,7 +222,8 @@ impl Connections {
         *connection = None;
         // Other tenants are not concerned.
         let failed = |error| error::connect_error(&error).uncounted();
-        let new = slot.closed.run_until_cancelled(self.open(era)).await.ok_or_else(unreachable)?.map_err(failed)?;
+        let new =
+            slot.closed.run_until_cancelled(self.open(era)).await.ok_or_else(error::not_connected)?.map_err(failed)?;
         Ok(connection.insert(Arc::new(new)).clone())
     }
 
@@ -234,7 +234,7 @@ impl Connections {
         }
         let mut own = self.own.subscribe();
         let connected = tokio::time::timeout(RECONNECT_WAIT, own.wait_for(|own| own.live().is_some())).await;
-        connected.ok().and_then(Result::ok).and_then(|own| own.live()).ok_or_else(unreachable)
+        connected.ok().and_then(Result::ok).and_then(|own| own.live()).ok_or_else(error::not_connected)
     }
 
     fn slot(&self, tenant: &Tenant) -> Result<Arc<TenantConnection>, ToolError> {
@@ -243,8 +243,7 @@ impl Connections {
             return Ok(slot.clone());
         }
         if tenants.len() >= MAX_TENANTS {
-            let text = format!("{MAX_TENANTS} tenants have a connection to this MCP server already");
-            return Err(ToolError::operator_only(ErrorKind::Overloaded, text).effect(Effect::None));
+            return Err(error::too_many_tenants(MAX_TENANTS));
         }
         let slot = TenantConnection {
             connection: tokio::sync::Mutex::new(None),
@@ -327,9 +326,4 @@ impl Deref for CallConnection {
 async fn answers(request: impl Future<Output = Result<(), RequestError>>) -> bool {
     let answer = tokio::time::timeout(PROBE_TIMEOUT, request).await;
     matches!(answer, Ok(Ok(()) | Err(RequestError::Refused(_))))
-}
-
-fn unreachable() -> ToolError {
-    let text = "the MCP server is not connected; a new connection is being made";
-    ToolError::operator_only(ErrorKind::UpstreamUnreachable, text).connecting().effect(Effect::None)
 }

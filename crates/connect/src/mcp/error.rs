@@ -1,16 +1,22 @@
-//! Maps failures of connections and requests to the `ToolError` of a call. The only place that does.
+//! Maps every failure of a call to its `ToolError`. The only file of this module that does.
 //!
-//! In: a [`RequestError`] or a [`ConnectError`]. Out: kind, effect, and a text for operators; the model sees only what the server
-//! said about this request. A request of which nothing was sent has no effect. Results with `isError` are mapped where results
-//! are read.
+//! In: why there is no connection, no answer or no usable result. Out: kind, effect, and a text for operators; the model sees only what
+//! the server said about this request. A request of which nothing was sent has no effect, and a read-only call none either. HTTP
+//! statuses and failures of HTTP requests mean the same as for REST tools.
 
-use toolhub_core::{Effect, ErrorKind, ToolError};
+use std::fmt::Display;
+
+use toolhub_core::{
+    Effect, ErrorKind, ToolError,
+    clock::{Clock as _, SystemClock},
+    json::JsonError,
+};
 
 use super::{
-    connection::ConnectError,
-    wire::{EndCause, JsonRpcFailure, RequestError, Unsent},
+    connect_error::ConnectError,
+    wire::{EndCause, HttpFailure, JsonRpcFailure, RequestError, Unsent},
 };
-use crate::command::CommandError;
+use crate::{command::CommandError, rest::status_error::ErrorResponse};
 
 /// JSON-RPC error codes.
 const METHOD_NOT_FOUND: i32 = -32601;
@@ -22,9 +28,9 @@ const PARSE_ERROR: i32 = -32700;
 /// How much of an error message of a server is passed on.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// The error of a call. `read_only`: the call cannot have changed anything.
+/// The error of a call that has no answer. `read_only`: the call cannot have changed anything.
 pub(crate) fn request_error(error: RequestError, read_only: bool) -> ToolError {
-    let effect = if read_only { Effect::None } else { Effect::Unknown };
+    let effect = effect_of_failure(read_only);
     match error {
         RequestError::NotSent(Unsent::Ended(end)) => {
             let text = format!("the request had no effect, because there is no connection: {end}");
@@ -39,13 +45,24 @@ pub(crate) fn request_error(error: RequestError, read_only: bool) -> ToolError {
             hidden(kind, format!("the connection ended before the answer: {end}")).effect(effect)
         }
         RequestError::Refused(failure) => refused(&failure, effect),
-        RequestError::Http { error, sent } => {
-            let error = error.into_tool_error(sent);
+        RequestError::Http(failure) => {
+            let error = http_error(failure);
             if read_only { error.effect(Effect::None) } else { error }
         }
         RequestError::Invalid(violation) => {
             let text = format!("the server violated the MCP protocol: {violation}");
             hidden(ErrorKind::UpstreamError, text).effect(effect)
+        }
+    }
+}
+
+/// The error of an HTTP request without an answer.
+pub(crate) fn http_error(failure: HttpFailure) -> ToolError {
+    match failure {
+        HttpFailure::Request { error, sent } => error.into_tool_error(sent),
+        HttpFailure::Status(refused) => {
+            let response = ErrorResponse { status: refused.status, headers: &refused.headers, body: &refused.body };
+            response.into_error(&refused.secrets, SystemClock.now(), Effect::None)
         }
     }
 }
@@ -64,6 +81,44 @@ pub(crate) fn connect_error(error: &ConnectError) -> ToolError {
         }
     };
     hidden(kind, format!("no connection to the MCP server: {error}")).connecting().effect(Effect::None)
+}
+
+/// The error of a call while the server is not connected.
+pub(crate) fn not_connected() -> ToolError {
+    let text = "the MCP server is not connected; a new connection is being made";
+    hidden(ErrorKind::UpstreamUnreachable, text).connecting().effect(Effect::None)
+}
+
+/// The error of a call of one tenant too many.
+pub(crate) fn too_many_tenants(max: usize) -> ToolError {
+    let text = format!("{max} tenants have a connection to this MCP server already");
+    hidden(ErrorKind::Overloaded, text).effect(Effect::None)
+}
+
+/// The error that the tool itself reported in its result.
+pub(crate) fn reported_error(text: String, read_only: bool) -> ToolError {
+    ToolError::refused(text).effect(effect_of_failure(read_only))
+}
+
+/// The error of a call whose result is not as the protocol says.
+pub(crate) fn invalid_result(what: impl Display, read_only: bool) -> ToolError {
+    let text = format!("the MCP server's result is not valid: {what}");
+    hidden(ErrorKind::UpstreamError, text).effect(effect_of_failure(read_only))
+}
+
+/// The error of a call whose result is too large to be read. It depends on the arguments, and does not count against the server.
+pub(crate) fn unreadable_result(limit: &JsonError, read_only: bool) -> ToolError {
+    let text = format!("The result of the tool cannot be read: {limit}. Ask for less.");
+    ToolError::new(text).uncounted().effect(effect_of_failure(read_only))
+}
+
+/// The error of a call whose server did not get the input it asked for. `reason` is for the model.
+pub(crate) fn input_error(reason: &impl Display, read_only: bool) -> ToolError {
+    ToolError::refused(reason.to_string()).effect(effect_of_failure(read_only))
+}
+
+fn effect_of_failure(read_only: bool) -> Effect {
+    if read_only { Effect::None } else { Effect::Unknown }
 }
 
 fn kind_of_end(cause: &EndCause) -> ErrorKind {
@@ -93,16 +148,18 @@ fn refused(failure: &JsonRpcFailure, effect: Effect) -> ToolError {
 }
 
 fn hidden(kind: ErrorKind, text: impl Into<String>) -> ToolError {
-    ToolError::with_kind(kind, text).hide_from_model()
+    ToolError::operator_only(kind, text)
 }
 
 #[cfg(test)]
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use hyper::{HeaderMap, StatusCode};
+
     use super::*;
     use crate::{
-        mcp::wire::{End, Violation},
+        mcp::wire::{End, RefusedResponse, Violation},
         rest::HttpError,
     };
 
@@ -112,6 +169,15 @@ mod tests {
 
     fn failure(code: i32) -> RequestError {
         RequestError::Refused(JsonRpcFailure { code, message: "no such city".into(), data: None })
+    }
+
+    fn status(code: u16) -> RequestError {
+        RequestError::Http(HttpFailure::Status(Box::new(RefusedResponse {
+            status: StatusCode::from_u16(code).unwrap(),
+            headers: HeaderMap::new(),
+            body: b"no such city".to_vec(),
+            secrets: Arc::default(),
+        })))
     }
 
     #[track_caller]
@@ -129,7 +195,9 @@ mod tests {
 
     #[test]
     fn the_kind_and_the_effect_follow_from_how_far_a_request_got() {
-        let broken = || Box::new(HttpError::Broken("reset".into()));
+        let broken = |sent| {
+            RequestError::Http(HttpFailure::Request { error: Box::new(HttpError::Broken("reset".into())), sent })
+        };
         let shown = Some("no such city");
         check(
             || RequestError::NotSent(Unsent::Ended(end(EndCause::Closed))),
@@ -147,8 +215,10 @@ mod tests {
         );
         check(|| RequestError::Invalid(Violation::NotJson), ErrorKind::UpstreamError, Effect::Unknown, None);
         for (sent, effect) in [(true, Effect::Unknown), (false, Effect::None)] {
-            check(|| RequestError::Http { error: broken(), sent }, ErrorKind::UpstreamError, effect, None);
+            check(|| broken(sent), ErrorKind::UpstreamError, effect, None);
         }
+        check(|| status(503), ErrorKind::UpstreamError, Effect::Unknown, None);
+        check(|| status(422), ErrorKind::ToolRefused, Effect::None, shown);
         check(|| failure(INVALID_PARAMS), ErrorKind::ToolRefused, Effect::Unknown, shown);
         check(|| failure(METHOD_NOT_FOUND), ErrorKind::ToolRefused, Effect::None, shown);
         check(|| failure(INTERNAL_ERROR), ErrorKind::UpstreamError, Effect::Unknown, None);
@@ -161,5 +231,18 @@ mod tests {
         assert_eq!((silent.kind, silent.effect), (ErrorKind::UpstreamUnreachable, Some(Effect::None)));
         let invalid = connect_error(&ConnectError::InvalidAnswer);
         assert_eq!((invalid.kind, invalid.effect), (ErrorKind::UpstreamError, Some(Effect::None)));
+    }
+    #[test]
+    fn a_result_is_an_error_with_an_effect_unless_the_tool_is_read_only() {
+        let check = |error: &dyn Fn(bool) -> ToolError, kind, counts, model: Option<&str>| {
+            let (read_only, error) = (error(true), error(false));
+            assert_eq!((error.kind, error.counts(), error.model.as_deref()), (kind, counts, model), "{error}");
+            assert_eq!((error.effect, read_only.effect), (Some(Effect::Unknown), Some(Effect::None)));
+        };
+        let reported = |read_only| reported_error("no such city".into(), read_only);
+        check(&reported, ErrorKind::ToolRefused, false, Some("no such city"));
+        check(&|read_only| invalid_result("it is a list", read_only), ErrorKind::UpstreamError, true, None);
+        let input = |read_only| input_error(&"The caller declined.", read_only);
+        check(&input, ErrorKind::ToolRefused, false, Some("The caller declined."));
     }
 }

@@ -12,13 +12,14 @@ use std::{
 };
 
 use tokio::time::Instant;
-use toolhub_core::{BoxFuture, CallContext, Definition, Effect, Executor, Job, Reply, ToolError, TraceContext};
+use toolhub_core::{BoxFuture, CallContext, Definition, Executor, Job, Reply, ToolError, TraceContext};
 
 use super::{
     accepted_input::AcceptedInput,
     connection::{InputAnswers, OutgoingCall},
     connections::{CallConnection, Connections},
-    input::{Answerer, MAX_ROUNDS, Questions, URL_ELICITATION_REQUIRED},
+    error,
+    input::{Answerer, InputFailure, MAX_ROUNDS, Questions, URL_ELICITATION_REQUIRED},
     reply::{self, CallResult, ExpectedResult, InputRequired},
     wire::{JsonRpcFailure, RequestError, Update, updates},
 };
@@ -38,7 +39,6 @@ impl Executor for McpExecutor {
             let connection = self.connections.for_call(context).await?;
             let roots = self.connections.roots();
             let answerer = Answerer { context, accepted: self.connections.accepted_input(context), roots: &roots };
-            let effect = if job.tool.annotations.read_only { Effect::None } else { Effect::Unknown };
             let (mut answers, mut rounds) = (None, 0);
             loop {
                 let end = self.run(&job, &connection, answerer.accepted, answers.take()).await;
@@ -46,14 +46,11 @@ impl Executor for McpExecutor {
                 rounds += 1;
                 let answered = match end? {
                     CallEnd::Reply(reply) => return Ok(reply),
-                    _ if rounds > MAX_ROUNDS => {
-                        let text = format!("The tool asked its caller for input more than {MAX_ROUNDS} times.");
-                        return Err(ToolError::refused(text).effect(effect));
-                    }
+                    _ if rounds > MAX_ROUNDS => Err(InputFailure::TooManyRounds),
                     CallEnd::InputRequired(asked) => answerer.answer(asked).await.map(Some),
                     CallEnd::VisitRequired(failure) => answerer.visit(failure).await.map(|()| None),
                 };
-                answers = answered.map_err(|error| error.effect(effect))?;
+                answers = answered.map_err(|failure| error::input_error(&failure, job.tool.annotations.read_only))?;
             }
         })
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use serde_json::{Value, json};
-use toolhub_core::{BoxFuture, CallContext, InputError, InputKind, InputRequest, ToolError};
+use toolhub_core::{BoxFuture, CallContext, InputError, InputKind, InputRequest};
 
 use super::{
     accepted_input::AcceptedInput,
@@ -23,6 +23,23 @@ pub(super) const MAX_ROUNDS: usize = 10;
 const MAX_REQUESTS: usize = 16;
 /// JSON-RPC error code: a person has to visit addresses first.
 pub(super) const URL_ELICITATION_REQUIRED: i32 = -32042;
+
+/// Why a server does not get the input it asked for. The texts are for models.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InputFailure {
+    #[error("The tool asked its caller for input more than {MAX_ROUNDS} times.")]
+    TooManyRounds,
+    #[error("The tool asks its caller for more than {MAX_REQUESTS} things at once.")]
+    TooManyRequests,
+    #[error("The caller declined a request of the tool.")]
+    Declined,
+    #[error("The tool asks its caller for input, which this caller cannot give.")]
+    NotAccepted,
+    #[error("The tool needs a person to open a page in a browser first, which this caller cannot ask for.")]
+    VisitNotAccepted,
+    #[error("The caller did not open the page that the tool needs.")]
+    NotVisited,
+}
 
 /// The questions about one call while it runs.
 pub(super) struct Questions<'a> {
@@ -77,22 +94,20 @@ impl Answerer<'_> {
     ///
     /// # Errors
     /// When the caller cannot give one of them.
-    pub(super) async fn answer(&self, asked: InputRequired) -> Result<InputAnswers, ToolError> {
+    pub(super) async fn answer(&self, asked: InputRequired) -> Result<InputAnswers, InputFailure> {
         let InputRequired { requests, request_state } = asked;
         if requests.len() > MAX_REQUESTS {
-            return Err(ToolError::refused(format!(
-                "The tool asks its caller for more than {MAX_REQUESTS} things at once."
-            )));
+            return Err(InputFailure::TooManyRequests);
         }
         let answers = join_all(requests.into_iter().map(async |(key, request)| {
             let answer = self.answer_one(request).await?;
-            Ok::<_, ToolError>((key, answer))
+            Ok::<_, InputFailure>((key, answer))
         }));
         let responses = answers.await.into_iter().collect::<Result<BTreeMap<_, _>, _>>()?;
         Ok(InputAnswers { responses, state: request_state })
     }
 
-    async fn answer_one(&self, mut request: Value) -> Result<Value, ToolError> {
+    async fn answer_one(&self, mut request: Value) -> Result<Value, InputFailure> {
         let params = request.get_mut("params").map(Value::take).filter(Value::is_object).unwrap_or_else(|| json!({}));
         let kind = input_kind(request["method"].as_str().unwrap_or_default(), params["mode"].as_str());
         match kind {
@@ -103,10 +118,10 @@ impl Answerer<'_> {
                     (Ok(answer), _) if answer.is_object() => Ok(answer),
                     (Err(InputError::TimedOut), InputKind::Form | InputKind::Url) => Ok(json!({"action": "cancel"})),
                     (_, InputKind::Form | InputKind::Url) => Ok(json!({"action": "decline"})),
-                    _ => Err(ToolError::refused("The caller declined a request of the tool.")),
+                    _ => Err(InputFailure::Declined),
                 }
             }
-            _ => Err(ToolError::refused("The tool asks its caller for input, which this caller cannot give.")),
+            _ => Err(InputFailure::NotAccepted),
         }
     }
 
@@ -114,16 +129,15 @@ impl Answerer<'_> {
     ///
     /// # Errors
     /// When the caller cannot, or does not want to.
-    pub(super) async fn visit(&self, failure: JsonRpcFailure) -> Result<(), ToolError> {
+    pub(super) async fn visit(&self, failure: JsonRpcFailure) -> Result<(), InputFailure> {
         let elicitations = failure.data.and_then(|mut data| data.get_mut("elicitations").map(Value::take));
         let Some(Value::Array(elicitations)) = elicitations.filter(|_| self.accepted.url) else {
-            let text = "The tool needs a person to open a page in a browser first, which this caller cannot ask for.";
-            return Err(ToolError::refused(text));
+            return Err(InputFailure::VisitNotAccepted);
         };
         for params in elicitations.into_iter().take(MAX_ROUNDS) {
             let answer = self.context.request_input(InputRequest { kind: InputKind::Url, params }).await;
             if answer.ok().as_ref().and_then(|answer| answer["action"].as_str()) != Some("accept") {
-                return Err(ToolError::refused("The caller did not open the page that the tool needs."));
+                return Err(InputFailure::NotVisited);
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Reads the result of `tools/call`.
 //!
 //! In: its JSON text, and what the tool promised. Out: the reply of the call, the questions that the server asks first, or the error
-//! that the tool reported. A content block that is not understood is left out and named; the others pass. Errors of the connection
-//! and of JSON-RPC are mapped in `error.rs`.
+//! that the tool reported. A content block that is not understood is left out and named; the others pass. `error.rs` says what each
+//! failure means for the call.
 
 mod block;
 
@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolhub_core::{
-    Content, Effect, ErrorKind, Reply, ToolError,
+    Content, Reply, ToolError,
     json::{self, JsonError, JsonLimits},
     offload,
     schema::Schema,
 };
 
 use self::block::Blocks;
+use super::error;
 use crate::{secret_mask::SecretMask, truncate::truncate};
 
 /// Longest `resultType` in an error text.
@@ -65,26 +66,20 @@ pub(crate) async fn read(text: String, expected: ExpectedResult) -> Result<CallR
 }
 
 fn read_result(text: &str, expected: &ExpectedResult) -> Result<CallResult, ToolError> {
-    let effect = if expected.read_only { Effect::None } else { Effect::Unknown };
-    let violation = |what: &str| {
-        let text = format!("the MCP server's result is not valid: {what}");
-        ToolError::with_kind(ErrorKind::UpstreamError, text).hide_from_model().effect(effect)
-    };
+    let violation = |what: &str| error::invalid_result(what, expected.read_only);
     let result = match json::parse::<Value>(text.as_bytes(), JsonLimits::default()) {
         Ok(Value::Object(result)) => result,
         Ok(_) => return Err(violation("it is not an object")),
         Err(JsonError::Invalid(_)) => return Err(violation("it is not JSON")),
-        // It depends on the arguments, and does not count against the server.
         Err(limit @ (JsonError::TooManyValues { .. } | JsonError::TooDeep { .. })) => {
-            let text = format!("The result of the tool cannot be read: {limit}. Ask for less.");
-            return Err(ToolError::new(text).uncounted().effect(effect));
+            return Err(error::unreadable_result(&limit, expected.read_only));
         }
     };
     let read = match result.get("resultType") {
         None | Some(Value::Null) if is_task(&result) => Err(violation(TASK)),
-        None | Some(Value::Null) => complete(result, expected, effect),
+        None | Some(Value::Null) => complete(result, expected),
         Some(kind) => match kind.as_str() {
-            Some("complete") => complete(result, expected, effect),
+            Some("complete") => complete(result, expected),
             Some("input_required") => input_required(result).map_err(violation).map(CallResult::InputRequired),
             Some("task") => Err(violation(TASK)),
             Some(kind) => Err(violation(&format!("its type is `{}`", truncate(kind, MAX_SHOWN_CHARS)))),
@@ -129,28 +124,24 @@ fn input_required(mut result: Map<String, Value>) -> Result<InputRequired, &'sta
     Ok(InputRequired { requests, request_state })
 }
 
-fn complete(
-    mut result: Map<String, Value>,
-    expected: &ExpectedResult,
-    effect: Effect,
-) -> Result<CallResult, ToolError> {
+fn complete(mut result: Map<String, Value>, expected: &ExpectedResult) -> Result<CallResult, ToolError> {
     let structured = result.remove("structuredContent").filter(|value| !value.is_null());
     let blocks = Blocks::read(result.remove("content").unwrap_or_default());
     if result.get("isError") == Some(&Value::Bool(true)) {
-        return Err(reported_error(&blocks.content, structured.as_ref()).effect(effect));
+        return Err(error::reported_error(reported_text(&blocks.content, structured.as_ref()), expected.read_only));
     }
     let mismatch = expected.output.as_ref().and_then(|schema| find_mismatch(schema, structured.as_ref()));
     Ok(CallResult::Complete { reply: reply(blocks, structured), mismatch })
 }
 
-/// The error that the tool itself reported.
-fn reported_error(content: &[Content], structured: Option<&Value>) -> ToolError {
+/// The text of an error that the tool itself reported.
+fn reported_text(content: &[Content], structured: Option<&Value>) -> String {
     let texts: Vec<_> = content.iter().filter_map(Content::model_text).filter(|text| !text.trim().is_empty()).collect();
-    ToolError::refused(match (texts.is_empty(), structured) {
+    match (texts.is_empty(), structured) {
         (false, _) => texts.join("\n"),
         (true, Some(structured)) => structured.to_string(),
         (true, None) => "The tool reported an error without a text.".into(),
-    })
+    }
 }
 
 /// Structured content is the output, or else the text. Content that only repeats the output is left out.

@@ -11,7 +11,8 @@ use toolhub_core::{SourceHandle, clock::Clock as _, clock::SystemClock};
 
 use super::{
     catalog::{self, CatalogOptions, ListReader, Step},
-    connection::{ConnectError, Connection, ListSubscription},
+    connect_error::ConnectError,
+    connection::{Connection, ListSubscription},
     era::Era,
     pins::ServerMemory,
     registration,

@@ -18,7 +18,9 @@ mod router;
 mod stdio;
 mod updates;
 
-pub(crate) use exchange::{Exchange, RequestError, Unsent};
+#[cfg(test)]
+pub(crate) use exchange::RefusedResponse;
+pub(crate) use exchange::{Exchange, HttpFailure, RequestError, Unsent};
 pub(crate) use http::{HttpHandle, HttpSettings, HttpStartError};
 pub(crate) use lifecycle::{End, EndCause, Lifecycle};
 pub(crate) use message::{JsonRpcFailure, Violation};

@@ -3,12 +3,12 @@
 //! In: a transport and an era. Out: a running `rmcp` client and what the server said about itself, or a [`ConnectError`] that says
 //! whether the other era may help. Texts of `rmcp` contain whole messages and are never passed on.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use rmcp::{
     ClientHandler, ClientLifecycleMode,
     model::{
-        ClientCapabilities, ClientConfig, ElicitationCapability, ErrorCode, FormElicitationCapability, Implementation,
+        ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability, Implementation,
         ProtocolVersion, UrlElicitationCapability,
     },
     serve_client_with_lifecycle,
@@ -16,97 +16,20 @@ use rmcp::{
     transport::Transport,
 };
 
-use toolhub_core::ToolError;
-
 use super::{AcceptedInput, ConnectionOptions, PeerFacts};
 use crate::{
-    command::{CommandError, printable},
+    command::printable,
     mcp::{
+        connect_error::ConnectError,
         era::Era,
-        wire::{End, EndCause, HttpHandle, HttpStartError, JsonRpcFailure, Lifecycle},
+        error,
+        wire::{EndCause, HttpFailure, HttpHandle, HttpStartError, JsonRpcFailure, Lifecycle},
     },
-    rest::HttpError,
     secret_mask::SecretMask,
 };
 
 /// How much of a name or version of a server is shown.
 const MAX_NAME_CHARS: usize = 100;
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectError {
-    /// The program could not be started.
-    #[error("{}", start_text(.0))]
-    Start(CommandError),
-    /// The settings of the address are invalid.
-    #[error("{0}")]
-    Settings(String),
-    /// A request of the handshake failed. `reached`: the server responded.
-    #[error("{error}")]
-    Http { error: Box<ToolError>, reached: bool },
-    /// The server speaks only HTTP+SSE.
-    #[error(
-        "the server speaks only HTTP+SSE, which is not supported; use its streamable HTTP address: try `url = \"{instead}\"`"
-    )]
-    HttpSse { instead: String },
-    /// The server answered the handshake with an error.
-    #[error("the server refused the handshake: {} (code {})", .0.message, .0.code)]
-    Refused(JsonRpcFailure),
-    /// The server speaks no protocol version that this client knows.
-    #[error("the server speaks no MCP version that toolhub knows; it offers: {}", .offered.join(", "))]
-    Version { offered: Vec<String> },
-    /// The answer to the handshake is not as the protocol says.
-    #[error("the server answered the handshake with something else than the MCP protocol says")]
-    InvalidAnswer,
-    /// The server did not complete the handshake in time.
-    #[error(
-        "the server did not complete the handshake within {0:?}; if it needs longer to start, raise `startup_timeout`"
-    )]
-    Silent(Duration),
-    /// The connection ended before the handshake was complete.
-    #[error("{0}")]
-    Ended(Arc<End>),
-}
-
-impl ConnectError {
-    /// Whether a server that was asked in the modern era may be one of the legacy era: it refused without a modern error code,
-    /// exited, did not answer, or answered something else.
-    pub(crate) fn suggests_legacy(&self) -> bool {
-        let modern = [ErrorCode::HEADER_MISMATCH, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY];
-        match self {
-            Self::Start(_) | Self::Settings(_) | Self::HttpSse { .. } => false,
-            Self::Http { reached, .. } => *reached,
-            Self::Refused(failure) => !modern.contains(&ErrorCode(failure.code)),
-            Self::Version { offered } => offered.iter().any(|version| is_legacy(version)),
-            Self::InvalidAnswer | Self::Silent(_) => true,
-            Self::Ended(end) => !self.needs_credentials() && !matches!(end.cause, EndCause::Unreachable(_)),
-        }
-    }
-
-    /// Whether the server refused the credentials, or their absence.
-    pub(crate) fn needs_credentials(&self) -> bool {
-        matches!(self, Self::Ended(end) if matches!(end.cause, EndCause::Unauthorized(_)))
-    }
-
-    /// Whether a server that was asked in the legacy era may be one of the modern era: it refused, or speaks another version.
-    pub(crate) fn suggests_modern(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Version { .. } | Self::InvalidAnswer | Self::Http { reached: true, .. })
-    }
-}
-
-/// The search path is not for everybody who may see the reason of a tool's status.
-fn start_text(error: &CommandError) -> String {
-    match error {
-        CommandError::NotInPath { program, .. } => {
-            format!("program `{program}` not found in PATH; install it, or use its absolute path as `command`")
-        }
-        other => other.to_string(),
-    }
-}
-
-fn is_legacy(version: &str) -> bool {
-    ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.has_initialize() && known.as_str() == version)
-}
 
 /// The client, as `rmcp` sees it. Messages of the server never get here.
 pub(super) struct Handler(ClientConfig);
@@ -178,15 +101,16 @@ pub(super) fn start_error(error: HttpStartError) -> ConnectError {
             ConnectError::Settings(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
         }
         HttpStartError::Credentials(error) => {
-            ConnectError::Http { error: Box::new(error.into_tool_error(false)), reached: false }
+            let failure = HttpFailure::Request { error: Box::new(error), sent: false };
+            ConnectError::Http { error: Box::new(error::http_error(failure)), reached: false }
         }
     }
 }
 
 /// Why the handshake with an address failed.
 pub(super) async fn http_error(error: ConnectError, era: Era, handle: &HttpHandle) -> ConnectError {
-    let Some((failure, sent)) = handle.take_failure() else { return error };
-    let reached = matches!(failure, HttpError::Tool(_));
+    let Some(failure) = handle.take_failure() else { return error };
+    let reached = matches!(failure, HttpFailure::Status(_));
     // Such a server accepts no POST.
     if reached
         && era == Era::Legacy
@@ -194,7 +118,7 @@ pub(super) async fn http_error(error: ConnectError, era: Era, handle: &HttpHandl
     {
         return ConnectError::HttpSse { instead };
     }
-    ConnectError::Http { error: Box::new(failure.into_tool_error(sent)), reached }
+    ConnectError::Http { error: Box::new(error::http_error(failure)), reached }
 }
 
 /// What the server said in the handshake.

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
+use toolhub_core::{Effect, ErrorKind};
 
 use super::*;
 

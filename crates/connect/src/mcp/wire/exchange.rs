@@ -3,11 +3,15 @@
 //! In: the request, which carries the [`Exchange`] through `rmcp` without serializing it. Out: the raw answer, directly from the
 //! task that read it: `rmcp` would read it into types that lose what they do not know.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
+use hyper::{HeaderMap, StatusCode};
 use tokio::sync::oneshot;
 
 use super::{
@@ -15,7 +19,7 @@ use super::{
     message::{JsonRpcFailure, Violation},
     updates::UpdateSender,
 };
-use crate::rest::HttpError;
+use crate::{rest::HttpError, secret_mask::SecretMask};
 
 /// The raw JSON text of a result, or why there is none.
 pub(crate) type RawAnswer = Result<String, RequestError>;
@@ -31,8 +35,32 @@ pub(crate) enum RequestError {
     Refused(JsonRpcFailure),
     /// The answer violates the protocol; the connection goes on.
     Invalid(Violation),
-    /// Its HTTP request failed; the connection goes on. `sent`: part of it may have arrived.
-    Http { error: Box<HttpError>, sent: bool },
+    /// Its HTTP request failed; the connection goes on.
+    Http(HttpFailure),
+}
+
+/// Why an HTTP request has no answer.
+#[derive(Debug)]
+pub(crate) enum HttpFailure {
+    /// There is no complete response. `sent`: part of the request may have arrived.
+    Request { error: Box<HttpError>, sent: bool },
+    /// The response has an unsuccessful status, and is no JSON-RPC error.
+    Status(Box<RefusedResponse>),
+}
+
+/// A response with an unsuccessful status.
+pub(crate) struct RefusedResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+    /// The secrets that the server knows and may repeat.
+    pub(crate) secrets: Arc<SecretMask>,
+}
+
+impl fmt::Debug for RefusedResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefusedResponse").field("status", &self.status).finish_non_exhaustive()
+    }
 }
 
 /// Why a request was not sent.

@@ -30,6 +30,7 @@ use client::HttpClient;
 pub(crate) use client::HttpFailed;
 
 use super::{
+    exchange::HttpFailure,
     lifecycle::{EndCause, Lifecycle},
     message::Violation,
     router::{Router, RouterSettings},
@@ -108,7 +109,7 @@ pub(crate) async fn start(rest: &Rest, settings: HttpSettings) -> Result<HttpCon
 
 impl HttpHandle {
     /// Why the handshake failed, if the reason is not an answer of the server.
-    pub(crate) fn take_failure(&self) -> Option<(HttpError, bool)> {
+    pub(crate) fn take_failure(&self) -> Option<HttpFailure> {
         self.0.take_failure()
     }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::mcp::{
-    connection::{ConnectError, PeerFacts},
+    connect_error::ConnectError,
+    connection::PeerFacts,
     wire::{EndCause, Violation},
 };
 

@@ -10,9 +10,9 @@ use tokio::{
 use super::*;
 use crate::{
     mcp::{
-        connection::ConnectError,
+        connect_error::ConnectError,
         error,
-        wire::{EndCause, Unsent},
+        wire::{EndCause, HttpFailure, Unsent},
     },
     rest::{Auth, Rest, Secret, Upstreams},
 };
@@ -160,7 +160,7 @@ async fn a_bad_response_fails_its_own_request_and_no_other() {
         "{early:?}"
     );
     let broken = result(&connection, "broken", json!({})).await;
-    assert!(matches!(broken, Err(RequestError::Http { sent: true, .. })), "{broken:?}");
+    assert!(matches!(broken, Err(RequestError::Http(HttpFailure::Request { sent: true, .. }))), "{broken:?}");
     assert!(!connection.has_ended());
     assert_eq!(connection.in_flight(), 0);
     assert_eq!(text(&connection, "resume", json!({})).await, "resumed");
@@ -262,7 +262,7 @@ async fn a_server_that_is_gone_fails_the_request_before_it_is_sent() {
     let connection = server.connect(Era::Modern).await;
     server.stop().await;
     let failed = result(&connection, "echo", json!({})).await.unwrap_err();
-    assert!(matches!(failed, RequestError::Http { .. }), "{failed:?}");
+    assert!(matches!(failed, RequestError::Http(_)), "{failed:?}");
     assert_eq!(error::request_error(failed, false).kind.name(), "upstream_unreachable");
     assert!(matches!(connection.ended().await.cause, EndCause::Unreachable(_)));
 }

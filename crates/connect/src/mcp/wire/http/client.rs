@@ -32,14 +32,11 @@ use super::{
     response::{Posted, access_lost, content_type},
     stream,
 };
-use crate::{
-    mcp::wire::{
-        exchange::{Exchange, RequestError},
-        lifecycle::{EndCause, Lifecycle},
-        message::Violation,
-        router::{Origin, Router},
-    },
-    rest::HttpError,
+use crate::mcp::wire::{
+    exchange::{Exchange, HttpFailure, RequestError},
+    lifecycle::{EndCause, Lifecycle},
+    message::Violation,
+    router::{Origin, Router},
 };
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -68,7 +65,7 @@ struct Shared {
     /// The last event id of each open stream, with the request it belongs to.
     resumable: Mutex<HashMap<String, i64>>,
     /// Why a request without an exchange failed.
-    failure: Mutex<Option<(HttpError, bool)>>,
+    failure: Mutex<Option<HttpFailure>>,
     /// Whether a check of the address is running.
     is_checking: AtomicBool,
 }
@@ -103,7 +100,7 @@ impl HttpClient {
         self.0.max_message
     }
 
-    pub(super) fn take_failure(&self) -> Option<(HttpError, bool)> {
+    pub(super) fn take_failure(&self) -> Option<HttpFailure> {
         lock(&self.0.failure).take()
     }
 
@@ -171,7 +168,10 @@ impl HttpClient {
             request.as_ref().and_then(|request| request.exchange.as_ref()).map_or(&not_sent, Exchange::sent_flag);
         let response = match self.0.address.send(Method::POST, body.into(), all, sent).await {
             Ok(response) => response,
-            Err(error) => return Err(self.fail(request.as_ref(), error, sent.load(Ordering::Acquire))),
+            Err(error) => {
+                let failure = HttpFailure::Request { error: Box::new(error), sent: sent.load(Ordering::Acquire) };
+                return Err(self.fail(request.as_ref(), failure));
+            }
         };
         match request {
             Some(request) => self.read_answer(response, &request, session.is_some()).await,
@@ -191,20 +191,13 @@ impl HttpClient {
     }
 
     /// A request failed, for a reason that `rmcp` must not see.
-    pub(super) fn fail(
-        &self,
-        request: Option<&Posted>,
-        error: HttpError,
-        sent: bool,
-    ) -> StreamableHttpError<HttpFailed> {
-        if !matches!(error, HttpError::Tool(_)) {
+    pub(super) fn fail(&self, request: Option<&Posted>, failure: HttpFailure) -> StreamableHttpError<HttpFailed> {
+        if matches!(failure, HttpFailure::Request { .. }) {
             self.check_address();
         }
         match request {
-            Some(Posted { id, exchange: Some(_), .. }) => {
-                self.0.router.fail(*id, RequestError::Http { error: Box::new(error), sent });
-            }
-            _ => *lock(&self.0.failure) = Some((error, sent)),
+            Some(Posted { id, exchange: Some(_), .. }) => self.0.router.fail(*id, RequestError::Http(failure)),
+            _ => *lock(&self.0.failure) = Some(failure),
         }
         StreamableHttpError::Client(HttpFailed)
     }

@@ -10,11 +10,7 @@ use rmcp::{
     model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, GetExtensions, JsonRpcMessage},
     transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse},
 };
-use toolhub_core::{
-    Effect,
-    clock::{Clock as _, SystemClock},
-    offload,
-};
+use toolhub_core::offload;
 
 use super::{
     client::{HttpClient, HttpFailed, PostResult, SESSION_ID},
@@ -22,12 +18,12 @@ use super::{
 };
 use crate::{
     mcp::wire::{
-        exchange::{Exchange, RequestError, Unsent},
+        exchange::{Exchange, HttpFailure, RefusedResponse, RequestError, Unsent},
         lifecycle::{End, EndCause},
         message::{self, Incoming, JsonRpcFailure, Violation, number},
         router::Origin,
     },
-    rest::{HttpError, OpenResponse, ReadLimit, status_error},
+    rest::{HttpError, OpenResponse, ReadLimit},
 };
 
 /// How much of an error response is read.
@@ -92,7 +88,10 @@ impl HttpClient {
                     Err(HttpError::TooLarge { limit, .. }) => {
                         return Err(self.violated(request.id, Violation::TooLong { limit }));
                     }
-                    Err(error) => return Err(self.fail(Some(request), error, true)),
+                    Err(error) => {
+                        let failure = HttpFailure::Request { error: Box::new(error), sent: true };
+                        return Err(self.fail(Some(request), failure));
+                    }
                 };
                 let (router, origin) = (self.router().clone(), Origin::Stream(request.id));
                 let handled = offload::run(body.len(), move || {
@@ -130,9 +129,9 @@ impl HttpClient {
                 data: None,
             },
             _ => {
-                let response = status_error::ErrorResponse { status, headers: &headers, body: &body };
-                let error = response.into_error(&self.address().secrets.all, SystemClock.now(), Effect::None);
-                return Err(self.fail(Some(request), HttpError::Tool(Box::new(error)), true));
+                let secrets = self.address().secrets.all.clone();
+                let response = RefusedResponse { status, headers, body, secrets };
+                return Err(self.fail(Some(request), HttpFailure::Status(Box::new(response))));
             }
         };
         match self.router().refuse(request.id, failure) {
