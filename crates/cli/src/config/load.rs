@@ -284,11 +284,13 @@ fn load_section(
     problems.extend(found);
     problems.extend(check::validate(&tree, shape));
     if !problems.is_empty() {
-        return Err(Problems::new(problems));
+        let Some(rest) = salvage::retain_valid(&tree, &problems) else { return Err(Problems::new(problems)) };
+        tree = rest;
     }
     let raw = to_raw(&tree).map_err(|error| section_problem(name, error.to_string()))?;
     let folder = PathBuf::new();
-    let (config, problems) = resolve::resolve(&raw, &tree, &folder, &environment, &folder);
+    let (config, more) = resolve::resolve(&raw, &tree, &folder, &environment, &folder);
+    problems.extend(more);
     if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
 }
 

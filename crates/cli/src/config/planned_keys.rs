@@ -70,7 +70,8 @@ pub(crate) fn contains_planned(path: &Path, keys: &BTreeMap<String, Node>) -> bo
     })
 }
 
-fn matches_pattern(pattern: &str, path: &Path) -> bool {
+/// Whether a path has these keys; `*` matches any name.
+pub(crate) fn matches_pattern(pattern: &str, path: &Path) -> bool {
     let keys: Vec<&str> = pattern.split('.').collect();
     let matches = |(expected, segment): (&&str, &KeySegment)| match segment {
         KeySegment::Key(key) => *expected == "*" || expected == key,

@@ -2,7 +2,7 @@
 //!
 //! In: the path of an unknown key. Out: the path of its successor, or why it has none.
 
-use super::tree::Path;
+use super::{planned_keys::matches_pattern, tree::Path};
 
 /// The path of an old key, and the name of its successor in the same section.
 const RENAMED: &[(&str, &str)] = &[
@@ -15,13 +15,21 @@ const RENAMED: &[(&str, &str)] = &[
     ("threads.instances_in_all", "max_instances"),
 ];
 
-/// The path of a key that has no effect, and why.
-const REMOVED: &[(&str, &str)] = &[("server.decompressed_limit", "the server refuses compressed request bodies")];
+/// The path of a key that has no effect, and why; `*` matches any name.
+const REMOVED: &[(&str, &str)] = &[
+    ("server.decompressed_limit", "the server refuses compressed request bodies"),
+    ("mcp_servers.*.connection.timeout", "set `timeout` of the server instead"),
+    ("mcp_servers.*.connection.read_timeout", "set `timeout` or `idle_timeout` of the server instead"),
+    ("mcp_servers.*.connection.retry_attempts", RETRY_OF_CALLS),
+    ("mcp_servers.*.connection.retry_backoff", RETRY_OF_CALLS),
+    ("mcp_servers.*.connection.retry_delay", RETRY_OF_CALLS),
+    ("mcp_servers.*.connection.retry_jitter", RETRY_OF_CALLS),
+];
+const RETRY_OF_CALLS: &str = "set `retry` of the server instead";
 
 /// Why this key was removed.
 pub(crate) fn removal_reason(path: &Path) -> Option<&'static str> {
-    let old = path.to_string();
-    REMOVED.iter().find(|(name, _)| *name == old).map(|(_, reason)| *reason)
+    REMOVED.iter().find(|(pattern, _)| matches_pattern(pattern, path)).map(|(_, reason)| *reason)
 }
 
 /// The key that replaces this one.
@@ -39,10 +47,13 @@ mod tests {
     #[test]
     fn every_successor_is_a_key_and_no_old_name_is() {
         let config = Shape::of_config();
-        let removed = REMOVED.iter().filter_map(|(old, _)| old.split_once('.'));
-        for (section, old) in removed {
-            let keys = &config.table().unwrap().keys[section].shape.table().unwrap().keys;
-            assert!(!keys.contains_key(old), "{section}.{old}");
+        for (pattern, _) in REMOVED {
+            let (section, old) = pattern.rsplit_once('.').unwrap();
+            let table = section.split('.').fold(&config, |shape, key| {
+                let table = shape.table().unwrap();
+                if key == "*" { table.additional.as_deref().unwrap() } else { &table.keys[key].shape }
+            });
+            assert!(!table.table().unwrap().keys.contains_key(old), "{pattern}");
         }
         for (old, new) in RENAMED {
             let (section, old) = old.split_once('.').unwrap();

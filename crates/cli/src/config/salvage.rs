@@ -1,18 +1,19 @@
 //! Extracts the valid part of a config with problems, so that it can be resolved too.
 //!
 //! In: a config, and the problems of single values. Out: the config without the sections that have problems, so that the problems of
-//! the rest are reported in the same run. A removed section that others refer to is replaced by a placeholder. `None` if the
-//! rest may depend on what was removed.
+//! the rest are reported in the same run. A removed section that others refer to is replaced by a placeholder; an MCP server loses
+//! only the keys that have problems. `None` if the rest may depend on what was removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     problem::Problem,
-    tree::{Node, Value},
+    tree::{Node, Path, Value},
 };
 
 /// Sections whose members are removed one by one.
-const NAMED_SECTIONS: [&str; 4] = ["tools", "mcp_servers", "agents", "toolsets"];
+const NAMED_SECTIONS: [&str; 4] = ["tools", MCP_SERVERS, "agents", "toolsets"];
+const MCP_SERVERS: &str = "mcp_servers";
 
 /// The key of a tool's dependencies.
 const DEPENDENCIES: &str = "depends_on";
@@ -21,7 +22,8 @@ const DEPENDENCIES: &str = "depends_on";
 pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
     let mut valid = tree.clone();
     let Value::Table(sections) = &mut valid.value else { return None };
-    for problem in problems {
+    let mut seen = BTreeSet::new();
+    for problem in problems.iter().filter(|problem| seen.insert(&problem.key)) {
         let mut keys = problem.key.split(['.', '[']);
         let (section, name) = (keys.next().unwrap_or_default(), keys.next());
         match (section, name) {
@@ -34,6 +36,10 @@ pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
             }
             (section, Some(name)) if NAMED_SECTIONS.contains(&section) => {
                 match sections.get_mut(section).map(|node| &mut node.value) {
+                    Some(Value::Table(members)) if section == MCP_SERVERS => {
+                        let (path, member) = find_key(members, &problem.key[section.len()..])?;
+                        remove_server_key(member, path);
+                    }
                     Some(Value::Table(members)) => {
                         let member = members.get_mut(name)?;
                         let path = format!("{section}.{name}.{DEPENDENCIES}");
@@ -71,7 +77,7 @@ fn placeholder(section: &str, node: &Node) -> Value {
     let text = |key: &str, text: &str| (key.to_owned(), Node::new(Value::Text(text.into()), &node.origin));
     let keys = match section {
         "tools" => vec![text("builtin", "clock")],
-        "mcp_servers" => placeholder_server(node),
+        MCP_SERVERS => vec![text("command", "toolhub")],
         "llm" => vec![text("provider", "scripted")],
         "toolsets" => vec![("tools".to_owned(), Node::new(Value::List(Vec::new()), &node.origin))],
         _ => Vec::new(),
@@ -79,13 +85,40 @@ fn placeholder(section: &str, node: &Node) -> Value {
     Value::Table(BTreeMap::from_iter(keys))
 }
 
-/// A server with the prefix of the invalid one, because other tools may depend on its tools.
-fn placeholder_server(node: &Node) -> Vec<(String, Node)> {
-    let prefix = match &node.value {
-        Value::Table(keys) => keys.get("prefix").filter(|prefix| matches!(prefix.value, Value::Text(_))).cloned(),
+/// Removes an invalid key of a server. It must have a program or an address, so these are replaced.
+fn remove_server_key(server: &mut Node, path: &str) {
+    let required = match (&mut server.value, path) {
+        (Value::Table(keys), ".command") => keys.get_mut("command").map(|node| (node, "toolhub")),
+        (Value::Table(keys), ".url") => keys.get_mut("url").map(|node| (node, "https://mcp.example/mcp")),
         _ => None,
     };
-    let command = Node::new(Value::Text("toolhub".into()), &node.origin);
-    let prefix = prefix.map(|prefix| ("prefix".to_owned(), prefix));
-    [("command".to_owned(), command)].into_iter().chain(prefix).collect()
+    if let Some((node, valid)) = required {
+        node.value = Value::Text(valid.into());
+    } else if !remove_key(server, path) {
+        server.value = placeholder(MCP_SERVERS, server);
+    }
+}
+
+/// Removes the value at a path, or the closest one around it. Returns whether there was one inside this node.
+fn remove_key(node: &mut Node, path: &str) -> bool {
+    let Value::Table(keys) = &mut node.value else { return false };
+    let Some((rest, inner)) = find_key(keys, path) else { return false };
+    if !remove_key(inner, rest) {
+        let name = path[..path.len() - rest.len()].to_owned();
+        keys.retain(|key, _| key_text(key) != name);
+    }
+    true
+}
+
+/// The value that a path begins with, and the rest of the path.
+fn find_key<'a, 'p>(keys: &'a mut BTreeMap<String, Node>, path: &'p str) -> Option<(&'p str, &'a mut Node)> {
+    keys.iter_mut().find_map(|(key, node)| {
+        let rest = path.strip_prefix(&key_text(key))?;
+        (rest.is_empty() || rest.starts_with(['.', '['])).then_some((rest, node))
+    })
+}
+
+/// A key as it stands in the path of a problem.
+fn key_text(key: &str) -> String {
+    format!(".{}", Path::of([key]))
 }

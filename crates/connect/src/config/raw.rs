@@ -13,6 +13,8 @@ mod tool;
 pub use calls::{Backoff, Cache, CallSettings, RateLimit, RateLimits, RateScope, Retry};
 pub use command::Command;
 #[cfg(feature = "mcp")]
+pub(in crate::config) use mcp::INAPPLICABLE_CONNECTION_KEYS;
+#[cfg(feature = "mcp")]
 pub use mcp::{McpInstance, McpProtocol, McpServerConfig, McpToolConfig, McpTransport};
 pub use rest::{AuthType, Connection, KeyLocation, Method, Rest, RestAuth, RestResult, ResultFormat};
 pub use tool::{

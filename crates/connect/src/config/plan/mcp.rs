@@ -123,9 +123,9 @@ fn check_names(name: &str, raw: &McpServerConfig, at: &KeyPath, diagnostics: &mu
 fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<Endpoint> {
     let is_sse = raw.transport == Some(McpTransport::Sse);
     let instead = raw.url.as_deref().and_then(http_sse_address);
-    if is_sse || instead.is_some() {
+    let speaks_sse = is_sse || instead.is_some();
+    if speaks_sse {
         report_http_sse(&at.key(if is_sse { "type" } else { "url" }), "url", instead.as_deref(), diagnostics);
-        return None;
     }
     let (has_program, has_address) = (diagnostics.is_set(&at.key("command")), diagnostics.is_set(&at.key("url")));
     let is_program = match (has_program, has_address) {
@@ -133,8 +133,12 @@ fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'
         (false, true) => false,
         (true, true) => {
             diagnostics.report(at, "`command` and `url` exclude each other", "keep one of `command` and `url`");
+            // For their problems.
+            command::resolve(&raw.program(), false, at, diagnostics);
+            address(raw, at, diagnostics);
             return None;
         }
+        (false, false) if speaks_sse => return None,
         (false, false) => {
             let help = "add command = \"…\" for a program, or url = \"https://…\" for an address";
             diagnostics.report(at, "the server has neither `command` nor `url`", help);
@@ -150,14 +154,15 @@ fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'
             format!("`{key}` does not apply to a server that is a{} {kind}", if is_program { "" } else { "n" });
         diagnostics.report(&at.key(key), message, format!("remove `{key}`"));
     }
-    if raw.transport.is_some_and(|written| written != transport) {
+    if raw.transport.is_some_and(|written| written != transport && !speaks_sse) {
         let key = if is_program { "command" } else { "url" };
         diagnostics.report(&at.key("type"), format!("`type` contradicts `{key}`"), "remove `type`");
     }
-    Some(match is_program {
+    let endpoint = match is_program {
         true => Endpoint::Program(Box::new(command::resolve(&raw.program(), false, at, diagnostics))),
         false => Endpoint::Address(Box::new(address(raw, at, diagnostics))),
-    })
+    };
+    (!speaks_sse).then_some(endpoint)
 }
 
 /// Resolves an address. It is not called with arguments, so a placeholder is a mistake.

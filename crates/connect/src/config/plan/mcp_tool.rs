@@ -13,7 +13,7 @@ use super::{
 use crate::{
     config::{
         Diagnostics, KeyPath, Problem,
-        raw::{Annotations, Rest, ToolConfig},
+        raw::{Annotations, INAPPLICABLE_CONNECTION_KEYS, Rest, ToolConfig},
     },
     mcp::{McpServer, NamedToolSettings},
 };
@@ -81,6 +81,13 @@ fn address(url: &str, config: &ToolConfig, at: &KeyPath, diagnostics: &mut Diagn
         ca_file: config.rest.ca_file.clone(),
         ..Rest::default()
     };
+    for (key, instead) in INAPPLICABLE_CONNECTION_KEYS {
+        let at = at.key("connection").key(key);
+        if diagnostics.is_set(&at) {
+            let message = format!("`{key}` of a connection does not apply to MCP servers");
+            diagnostics.report(&at, message, format!("remove it, or set `{instead}` of the tool"));
+        }
+    }
     let plan = rest::resolve_with_url_key(&request, "server_url", at, diagnostics);
     mcp::check_arguments(&plan, &at.key("server_url"), diagnostics);
     Some(plan)

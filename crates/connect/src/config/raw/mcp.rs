@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,8 +48,10 @@ pub struct McpServerConfig {
     /// Hosts that may be reached although their addresses are private or local, such as "127.0.0.1" or "mcp.internal:8080".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_hosts: Vec<String>,
-    /// Connections to the address: pool size and timeouts.
+    /// Connections to the address: pool size and timeouts of connecting. The timeout and the retries of calls are settings of the
+    /// section.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "connection_schema")]
     pub connection: Option<Connection>,
     /// Prefix of the tools' names: `fs` makes `fs__read_file`. An empty one keeps the names. Default: the name of the section.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +96,25 @@ pub struct McpServerConfig {
     /// Settings of the calls of all its tools. `cache` applies to those that are read-only.
     #[serde(flatten)]
     pub calls: CallSettings,
+}
+
+/// The keys of `connection` that do not apply to MCP servers, and the settings of calls that do. A response may take as long as its
+/// call, and whether a call is repeated is decided by its effect.
+pub(in crate::config) const INAPPLICABLE_CONNECTION_KEYS: [(&str, &str); 6] = [
+    ("timeout", "timeout"),
+    ("read_timeout", "idle_timeout"),
+    ("retry_attempts", "retry"),
+    ("retry_delay", "retry"),
+    ("retry_backoff", "retry"),
+    ("retry_jitter", "retry"),
+];
+
+fn connection_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = Connection::json_schema(generator);
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|key, _| INAPPLICABLE_CONNECTION_KEYS.iter().all(|(inapplicable, _)| key != inapplicable));
+    }
+    schema
 }
 
 /// How an MCP server is reached.
