@@ -9,6 +9,7 @@ pub(crate) mod chat;
 pub(crate) mod clock;
 pub(crate) mod completions;
 pub(crate) mod config_command;
+mod confirmation;
 pub(crate) mod demo_words;
 pub(crate) mod doctor;
 pub(crate) mod events;

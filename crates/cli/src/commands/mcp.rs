@@ -10,7 +10,10 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::paging::{self, Paging};
+use super::{
+    confirmation::confirm,
+    paging::{self, Paging},
+};
 use crate::{client::Request, exit::Exit, failure::Failure, output::strip_hidden, session::Session};
 
 /// Add, list, inspect, restart and remove MCP servers, and approve changed tools.
@@ -64,6 +67,9 @@ pub(crate) struct Approve {
     /// Tools, by their names at the server [default: all that wait]
     #[arg(value_name = "TOOL")]
     tools: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
 }
 
 /// How long to wait for the connection of a server that was restarted.
@@ -101,7 +107,7 @@ pub(crate) async fn run(session: &Session, command: McpCommand) -> Result<Exit, 
             Ok(Exit::Success)
         }
         McpCommand::Diff(ServerName { name }) => diff(session, &name).await,
-        McpCommand::Approve(Approve { name, tools }) => approve(session, &name, &tools).await,
+        McpCommand::Approve(args) => approve(session, &args).await,
     }
 }
 
@@ -151,37 +157,60 @@ async fn diff(session: &Session, name: &str) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-async fn approve(session: &Session, name: &str, tools: &[String]) -> Result<Exit, Failure> {
-    let printer = &session.printer;
-    let mut changes = send(session, Request::get(["mcp-servers", name, "changes"]), "approve", name).await?.items()?;
-    let is_meant = |change: &Value| tools.iter().any(|tool| change["name"] == **tool);
-    changes.retain(|change| tools.is_empty() || is_meant(change));
-    if !printer.json && !changes.is_empty() {
-        printer.print(&view::render_changes(&changes));
-    }
-    // Only what was printed is approved.
-    let digests: Map<String, Value> = changes
-        .iter()
-        .filter_map(|change| Some((change["name"].as_str()?.to_owned(), change["digest"].clone())))
-        .collect();
-    if !printer.json && digests.is_empty() && tools.is_empty() {
-        printer.note("nothing waits for approval");
+/// Approves the definitions that it shows, and no others.
+async fn approve(session: &Session, args: &Approve) -> Result<Exit, Failure> {
+    let (printer, Approve { name, tools, yes }) = (&session.printer, args);
+    let changes = send(session, Request::get(["mcp-servers", name, "changes"]), "approve", name).await?.items()?;
+    let is_meant = |change: &&Value| tools.is_empty() || tools.iter().any(|tool| change["name"] == **tool);
+    let changes: Vec<Value> = changes.iter().filter(is_meant).cloned().collect();
+    let shown =
+        changes.iter().filter_map(|change| Some((change["name"].as_str()?.to_owned(), change["digest"].clone())));
+    // A tool that does not wait has no digest: the server refuses it, whatever happens meanwhile.
+    let mut digests: Map<String, Value> = tools.iter().map(|tool| (tool.clone(), "".into())).collect();
+    digests.extend(shown);
+    if digests.is_empty() {
+        match printer.json {
+            true => printer.print_json(&json!({"approved": []}).to_string()),
+            false => printer.note("nothing waits for approval"),
+        }
         return Ok(Exit::Success);
     }
-    let body = json!({"tools": tools, "digests": digests});
-    let request = Request::post(["mcp-servers", name, "approve"]).body(body);
+    let all_wait = digests.len() == changes.len();
+    if !printer.json && all_wait {
+        printer.print(&view::render_changes(&changes));
+    }
+    if !yes && all_wait && !confirm_approval(session, args, changes.len()).await? {
+        printer.note("nothing was approved");
+        return Ok(Exit::Success);
+    }
+    let request = Request::post(["mcp-servers", name, "approve"]).body(json!({"digests": digests}));
     let response = send(session, request, "approve", name).await?;
     if printer.json {
         printer.print_json(&response.text());
         return Ok(Exit::Success);
     }
     let approved = response.json()?;
-    let approved: Vec<&str> = approved["approved"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    match approved.as_slice() {
-        [] => printer.note("nothing waits for approval"),
-        tools => tools.iter().for_each(|tool| printer.print(&format!("approved  {}", strip_hidden(tool)))),
-    }
+    let approved = approved["approved"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    approved.for_each(|tool| printer.print(&format!("approved  {}", strip_hidden(tool))));
     Ok(Exit::Success)
+}
+
+/// Asks whether the definitions that were shown are approved.
+async fn confirm_approval(session: &Session, args: &Approve, count: usize) -> Result<bool, Failure> {
+    let command: Vec<&str> =
+        ["toolhub mcp approve", &args.name].into_iter().chain(args.tools.iter().map(String::as_str)).collect();
+    let refusal = Failure::usage(format!("approving tools of `{}` needs a confirmation", args.name)).help(format!(
+        "{} --yes{}",
+        command.join(" "),
+        session.target_flags()
+    ));
+    if session.printer.json {
+        // Nothing was shown.
+        return Err(refusal);
+    }
+    let question =
+        if count == 1 { "approve this definition?".to_owned() } else { format!("approve these {count} definitions?") };
+    confirm(session, &question, refusal).await
 }
 
 /// Sends a request about a server, and adds the corrected command to a refusal.
@@ -205,6 +234,9 @@ async fn send(
                 .help(format!("a tool with a similar name waits: `{closest}`"))
                 .help(format!("toolhub mcp approve {name} {closest}")),
             ("tool_not_found", None) => failure.help(format!("toolhub mcp diff {name}")),
+            ("conflict", _) if command == "approve" => {
+                failure.help(format!("nothing was approved; look at the difference again: toolhub mcp diff {name}"))
+            }
             _ => failure,
         }
     })

@@ -1,7 +1,5 @@
 //! `threads`: lists, inspects, resets and deletes threads (conversations).
 
-use std::io::{self, IsTerminal as _};
-
 use anstyle::Style;
 use axum::http::Method;
 use clap::Subcommand;
@@ -9,11 +7,11 @@ use serde_json::{Value, json};
 use toolhub::clock::{Clock as _, SystemClock};
 
 use super::{
-    call, calls,
+    calls,
+    confirmation::confirm,
     paging::{self, Paging, pointer_text},
 };
 use crate::{
-    approval_prompt::StdinLines,
     client::{ApiResponse, Request},
     exit::Exit,
     failure::Failure,
@@ -262,14 +260,11 @@ async fn show_thread(session: &Session, id: &str, limit: u32) -> Result<Exit, Fa
 /// Asks whether a thread is to be deleted.
 async fn confirm_deletion(session: &Session, id: &str) -> Result<bool, Failure> {
     let thread = session.send_checked(Request::get(["threads", id])).await.map_err(with_not_found_help)?.json()?;
-    if session.global.no_input || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Failure::usage(format!("deleting `{id}` and all its data needs a confirmation"))
-            .help(format!("toolhub threads delete {id} --yes")));
-    }
+    let refusal = Failure::usage(format!("deleting `{id}` and all its data needs a confirmation"))
+        .help(format!("toolhub threads delete {id} --yes"));
     let calls = pointer_text(&thread, "/calls");
-    let question = format!("delete `{id}` with its messages, its state and its {calls} calls? [y/N] ");
-    let answer = call::approval_dialog::prompt_line(&question, &mut StdinLines::spawn_reader()).await;
-    Ok(answer.is_some_and(|answer| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
+    let question = format!("delete `{id}` with its messages, its state and its {calls} calls?");
+    confirm(session, &question, refusal).await
 }
 
 pub(super) fn print_tool_states(session: &Session, response: &ApiResponse) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read as _, Write as _},
     process::{Child, Command, Stdio},
 };
 
@@ -116,6 +116,85 @@ fn each_thread_has_a_process_of_its_own_if_the_config_says_so() {
     assert!(!fs::exists(format!("/proc/{first}")).expect("/proc is there"), "its process is gone");
     assert!(fs::exists(format!("/proc/{second}")).expect("/proc is there"), "that of another thread is not");
     assert_eq!(state(connection, "t__pid")["data"]["sessionActive"], json!(false));
+}
+
+/// `toolhub` at a terminal, which Python provides.
+struct Terminal {
+    process: Child,
+    shown: String,
+}
+
+impl Terminal {
+    fn start(folder: &TempFolder, arguments: &[&str]) -> Self {
+        let script = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+        let mut command = Command::new("python3");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_toolhub")]).args(arguments);
+        command.current_dir(folder.path()).env("HOME", folder.path()).env("NO_COLOR", "1").env("TERM", "dumb");
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python can be started");
+        Self { process, shown: String::new() }
+    }
+
+    /// Reads what is shown up to this text, or to the end.
+    fn read_until(&mut self, end: Option<&str>) -> &str {
+        let output = self.process.stdout.as_mut().expect("it is piped");
+        let mut byte = [0];
+        while end.is_none_or(|end| !self.shown.contains(end)) && output.read(&mut byte).expect("it can be read") > 0 {
+            self.shown.push(char::from(byte[0]));
+        }
+        &self.shown
+    }
+
+    /// Answers a question, and returns the exit code and all that was shown.
+    fn answer(mut self, text: &str) -> (i32, String) {
+        self.process.stdin.as_mut().expect("it is piped").write_all(text.as_bytes()).expect("it can be written");
+        self.read_until(None);
+        let code = self.process.wait().expect("it ends").code().unwrap_or(-1);
+        (code, self.shown)
+    }
+}
+
+#[test]
+fn only_definitions_that_were_shown_at_the_terminal_are_approved() {
+    let folder = TempFolder::new();
+    let set_description = |text: &str| {
+        let echo = json!({"name": "echo", "description": text, "inputSchema": {"type": "object"}});
+        let flood = json!({"name": "flood", "inputSchema": {"type": "object"}});
+        folder.write("tools.json", &json!([echo, flood]).to_string());
+    };
+    set_description("Echoes.");
+    let section = server(&folder, "t", "protocol = \"legacy\"");
+    folder.write("toolhub.toml", &format!("{TOOLS}{section}"));
+    let process = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let connection = &mut HttpConnection::connect(process.port);
+    call(connection, "t__echo");
+    // Changes the definition, and waits until the hub has seen it.
+    let mut change = |text: &str| {
+        set_description(text);
+        let flood = connection.send("POST /api/v1/tools/t__flood/calls", "", "{\"arguments\": {\"count\": 1}}");
+        assert_eq!(flood.status, 200, "{}", flood.text);
+        for _ in 0..3_000 {
+            let changes = connection.send("GET /api/v1/mcp-servers/t/changes", "", "");
+            if changes.text.contains(text) {
+                return;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(10));
+        }
+        panic!("the change to {text:?} was never seen");
+    };
+    let address = format!("http://127.0.0.1:{}", process.port);
+    let approve = ["mcp", "approve", "t", "--server", &address];
+    change("Asks for keys.");
+    let mut terminal = Terminal::start(&folder, &approve);
+    assert!(terminal.read_until(Some("[y/N] ")).contains("Asks for keys."), "{}", terminal.shown);
+    change("Asks for all keys.");
+    let (code, shown) = terminal.answer("y\n");
+    assert!(code != 0 && shown.contains("look at the difference again: toolhub mcp diff t"), "{code} {shown}");
+
+    let (code, shown) = Terminal::start(&folder, &approve).answer("n\n");
+    assert!(code == 0 && shown.contains("nothing was approved"), "{code} {shown}");
+    let (code, shown) = Terminal::start(&folder, &approve).answer("y\n");
+    assert!(code == 0 && shown.contains("Asks for all keys.") && shown.contains("approved  echo"), "{code} {shown}");
+    call(connection, "t__echo");
 }
 
 #[test]
