@@ -4,12 +4,14 @@
 //! file of ours, a value that looks secret becomes a reference to a variable, and is in no text of ours.
 
 mod secret_text;
+mod variable_names;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use secret_text::{SecretPart, find_in_argument, is_secret};
+use variable_names::VariableNames;
 
 use super::toml_text::{toml_key, toml_string};
 
@@ -35,7 +37,7 @@ pub(crate) fn read(document: &Value, secrets: LiteralSecrets) -> Result<ForeignC
     let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp_servers"];
     let servers = places.iter().find_map(|place| document.pointer(place)?.as_object());
     let servers = servers.ok_or("it has no MCP servers")?;
-    let mut names = BTreeMap::new();
+    let (mut names, mut variables) = (BTreeMap::new(), VariableNames::new(document));
     let mut config = ForeignConfig { sections: Vec::new(), variables: BTreeSet::new(), notes: Vec::new() };
     for (original, server) in servers {
         let clean = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
@@ -46,7 +48,8 @@ pub(crate) fn read(document: &Value, secrets: LiteralSecrets) -> Result<ForeignC
             ));
         }
         let Some(keys) = server.as_object() else { continue };
-        let mut reader = ServerReader { name: &name, keys, secrets, config: &mut config, lines: Vec::new() };
+        let (config_ref, names) = (&mut config, &mut variables);
+        let mut reader = ServerReader { name: &name, keys, secrets, config: config_ref, names, lines: Vec::new() };
         match reader.read() {
             Ok(()) => {
                 let lines = reader.lines.join("\n");
@@ -88,6 +91,7 @@ struct ServerReader<'a> {
     keys: &'a Map<String, Value>,
     secrets: LiteralSecrets,
     config: &'a mut ForeignConfig,
+    names: &'a mut VariableNames,
     lines: Vec<String>,
 }
 
@@ -162,8 +166,9 @@ impl ServerReader<'_> {
         };
         let url = match is_secret("", url) && self.refers("url") {
             true => {
-                let variable = self.variable(name);
-                self.value(&format!("{}${{{variable}}}", &url[..url.len().min(start + 1)]))
+                let (public, secret) = url.split_at(url.len().min(start + 1));
+                let variable = self.secret_variable(&self.variable_of(name), secret);
+                self.value(&format!("{public}${{{variable}}}"))
             }
             false => self.value(url),
         };
@@ -197,12 +202,7 @@ impl ServerReader<'_> {
         match find_in_argument(flag, arg) {
             Some(SecretPart { start, name }) if self.refers(key) => {
                 let name = if name.is_empty() { "secret" } else { name };
-                let mut variable = self.variable_of(name);
-                let mut count = 1;
-                while !self.config.variables.insert(variable.clone()) {
-                    count += 1;
-                    variable = self.variable_of(&format!("{name}_{count}"));
-                }
+                let variable = self.secret_variable(&self.variable_of(name), &arg[start.len()..]);
                 if start.is_empty() && flag.is_empty() {
                     self.config.notes.push(format!("`{}`: set {variable} to the whole argument", self.name));
                 }
@@ -228,7 +228,10 @@ impl ServerReader<'_> {
     /// The value of a variable or header, or a reference if it looks secret.
     fn setting(&mut self, name: &str, value: &str, variable: &str) -> String {
         match is_secret(name, value) && self.refers(name) {
-            true => self.reference(&variable_name(variable)),
+            true => {
+                let variable = self.secret_variable(&variable_name(variable), value);
+                self.reference(&variable)
+            }
             false => self.value(value),
         }
     }
@@ -250,7 +253,21 @@ impl ServerReader<'_> {
         format!("{{ env = {} }}", toml_string(variable))
     }
 
-    /// A variable for a secret of this server.
+    /// The variable that stands for a secret. It begins with the name of the server if the preferred one has another value.
+    fn secret_variable(&mut self, preferred: &str, secret: &str) -> String {
+        let of_server = variable_name(&format!("{}_", self.name));
+        let own =
+            if preferred.starts_with(&of_server) { preferred.to_owned() } else { format!("{of_server}{preferred}") };
+        let variable = self.names.choose(preferred, &own, secret);
+        if variable != preferred && own != preferred {
+            let note = format!("`{}`: {preferred} has another value elsewhere, so it is {variable} here", self.name);
+            self.config.notes.push(note);
+        }
+        self.config.variables.insert(variable.clone());
+        variable
+    }
+
+    /// A variable for an input of this server.
     fn variable(&mut self, name: &str) -> String {
         let variable = self.variable_of(name);
         self.config.variables.insert(variable.clone());

@@ -105,6 +105,28 @@ fn every_text_that_contains_a_secret_becomes_a_reference() {
 }
 
 #[test]
+fn secrets_of_the_same_name_with_different_values_become_different_variables() {
+    let env = |token: &str| json!({"command": "run", "env": {"API_TOKEN": token}});
+    let bearer = |token: &str| json!({"url": "https://mcp.example/mcp", "headers": {"Authorization": format!("Bearer {token}")}});
+    let servers = json!({
+        "a": env("hunter22"), "b": env("hunter23"), "c": env("hunter22"), "d": env("${API_TOKEN_2}"),
+        "x-y": bearer("hunter24"), "x_y": bearer("hunter25"),
+    });
+    let (config, said) = import("a.json", &json!({"mcpServers": servers}).to_string());
+    let section =
+        |name: &str| config.split_once(&format!("[mcp_servers.{name}]\n")).unwrap().1.split("\n[").next().unwrap();
+    let refers = |name: &str, variable: &str| section(name).contains(&format!("{{ env = \"{variable}\" }}"));
+    assert!(refers("a", "API_TOKEN") && refers("b", "B_API_TOKEN") && refers("c", "API_TOKEN"), "{config}");
+    assert!(refers("x-y", "X_Y_TOKEN") && refers("x_y", "X_Y_TOKEN_2"), "{config}");
+    assert!(said.contains("`b`: API_TOKEN has another value elsewhere, so it is B_API_TOKEN here"), "{said}");
+    assert!(!config.contains("hunter") && !said.contains("hunter"), "{config}{said}");
+    // A variable that the file refers to has a value of its own.
+    let (config, said) =
+        import("a.json", &json!({"mcpServers": {"a": env("hunter22"), "b": env("${API_TOKEN}")}}).to_string());
+    assert!(config.contains("{ env = \"A_API_TOKEN\" }") && config.contains("\"${API_TOKEN}\""), "{config}{said}");
+}
+
+#[test]
 fn a_file_without_servers_and_a_name_that_exists_change_nothing() {
     let folder = TempFolder::new();
     let config = "[mcp_servers.fs]\ncommand = \"cat\"\n";
