@@ -77,6 +77,13 @@ async fn hub() -> ToolHub {
         .tool(limited(tool("ask", ask)))
         .tool(tool("ask_attempt", ask).attempt_timeout(second).timeout(second * 5))
         .tool(tool("ask_idle", ask).idle_timeout(second).timeout(second * 5))
+        .tool(limited(tool("ask_often", |_: NoArguments, cx: CallContext| async move {
+            let mut unanswered = 0;
+            while unanswered < 20 {
+                unanswered += usize::from(cx.request_input(question(InputKind::Form)).await.is_err());
+            }
+            Ok::<_, ToolError>(unanswered)
+        })))
         .tool(limited(tool("slow", |_: NoArguments, cx: CallContext| async move {
             let _ = cx.request_input(question(InputKind::Form)).await;
             tokio::time::sleep(Duration::from_secs(2)).await;
@@ -119,6 +126,15 @@ async fn a_caller_that_does_not_answer_is_given_up_after_two_minutes() {
     let outcome = hub.call("ask", json!({})).input(person.clone()).await;
     assert_eq!(outcome.assert_success(), &json!("the caller did not answer the input request in time"));
     assert_eq!(outcome.duration, Duration::from_millis(120_500));
+    assert_eq!(person.open.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_input_requests_of_a_call_together_are_open_for_ten_minutes_at_most() {
+    let (hub, person) = (hub().await, Person::new(None, None));
+    let outcome = hub.call("ask_often", json!({})).input(person.clone()).await;
+    assert_eq!(outcome.assert_success(), &json!(20));
+    assert_eq!(outcome.duration, Duration::from_secs(600));
     assert_eq!(person.open.load(SeqCst), 0);
 }
 

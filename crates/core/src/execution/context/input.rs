@@ -17,6 +17,9 @@ use toolhub_storage::clock::Instant;
 /// How long an input request may be open, and the clock of its call paused.
 pub const INPUT_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
+/// How long the input requests of a call may be open together.
+const MAX_INPUT_TIME: Duration = Duration::from_secs(10 * 60);
+
 impl CallContext {
     /// Whether the caller answers input requests of this kind.
     #[must_use]
@@ -24,15 +27,20 @@ impl CallContext {
         self.call().input.as_ref().is_some_and(|handler| handler.accepts(kind))
     }
 
-    /// Asks the caller, and waits for the answer for at most two minutes. The timeouts of the call are paused meanwhile.
+    /// Asks the caller, and waits for the answer for at most two minutes, and at most ten for all requests of a call. The timeouts of
+    /// the call are paused meanwhile.
     ///
     /// # Errors
     /// When there is no answer: the caller cannot give one, declines, takes too long, or the call has ended.
     pub async fn request_input(&self, request: InputRequest) -> Result<Value, InputError> {
         let handler = self.call().input.as_ref().filter(|handler| handler.accepts(request.kind));
         let handler = handler.ok_or(InputError::Unsupported)?;
+        let left = MAX_INPUT_TIME.saturating_sub(self.paused_time());
+        if left.is_zero() {
+            return Err(InputError::TimedOut);
+        }
         let _paused = self.0.paused.pause(self);
-        let answer = tokio::time::timeout(INPUT_TIMEOUT, handler.answer(request));
+        let answer = tokio::time::timeout(INPUT_TIMEOUT.min(left), handler.answer(request));
         match self.cancel_token().run_until_cancelled(answer).await {
             Some(Ok(Some(answer))) => Ok(answer),
             Some(Ok(None)) => Err(InputError::Declined),
