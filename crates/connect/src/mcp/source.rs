@@ -102,11 +102,13 @@ impl McpSource {
 }
 
 impl ServerStatus {
-    /// Changes the state of the connection.
+    /// Changes the state of the connection. The attempts to connect belong to the time without one.
     pub(super) fn set_connection(&mut self, connection: SourceConnection, now: Timestamp) {
-        if self.connection != connection {
-            (self.connection, self.since) = (connection, now);
+        let is_connected = |connection| connection == SourceConnection::Connected;
+        if is_connected(self.connection) != is_connected(connection) {
+            self.since = now;
         }
+        self.connection = connection;
     }
 }
 

@@ -68,6 +68,11 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
     let mut delay = MIN_DELAY;
     loop {
         let mut connected_at = None;
+        {
+            let mut status = source.status();
+            status.set_connection(SourceConnection::Connecting, SystemClock.now());
+            status.next_attempt = None;
+        }
         let exit = tokio::select! {
             biased;
             () = stop.cancelled() => Exit::Stopped,

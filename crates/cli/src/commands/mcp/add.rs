@@ -155,7 +155,7 @@ async fn add_to_hub(session: &Session, client: &Client, args: &Add) -> Result<Ex
         printer.print_json(&response.text());
         return Ok(Exit::Success);
     }
-    let has_tried = |server: &Value| server["connection"] != "connecting";
+    let has_tried = |server: &Value| server["connection"] != "connecting" || server["lastError"].is_string();
     let server = poll_server(session, &args.name, RESTART_WAIT, has_tried).await?;
     printer.print(&view::render_connection(&server, printer));
     if server["connection"] != "connected" {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use toolhub::{HubChange, SourceConnection, ToolBuilder, server::ToolChangeError};
+use toolhub::{HubChange, ToolBuilder, server::ToolChangeError};
 
 use super::Daemon;
 use crate::serve::{
@@ -43,7 +43,7 @@ impl Daemon {
     async fn wait_for_own_server(&self, name: &str) -> Result<(), String> {
         let Some(server) = self.hub.source(name) else { return Ok(()) };
         let first_attempt = async {
-            while self.hub.get(name).is_none() && server.info().connection == SourceConnection::Connecting {
+            while self.hub.get(name).is_none() && server.info().is_starting() {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };

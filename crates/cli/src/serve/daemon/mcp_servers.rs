@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use toolhub::{DuplicateSource, SourceConnection, ToolHub};
+use toolhub::{DuplicateSource, ToolHub};
 
 use crate::config::{self, McpServers};
 
@@ -49,8 +49,8 @@ async fn replace(hub: &ToolHub, old: &McpServers, new: &McpServers) -> Result<()
 
 /// Waits until the first attempt to connect to each server has ended, which its `startup_timeout` ensures.
 pub(crate) async fn wait_for_first_connections(hub: &ToolHub) {
-    let is_connecting = || hub.sources().iter().any(|source| source.info().connection == SourceConnection::Connecting);
-    while is_connecting() {
+    let is_starting = || hub.sources().iter().any(|source| source.info().is_starting());
+    while is_starting() {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

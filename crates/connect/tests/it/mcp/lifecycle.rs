@@ -174,3 +174,15 @@ async fn a_restart_does_not_wait_for_a_tenant_that_connects() {
     assert!(!waiting.await.is_success());
     text_when_back(&hub, "t__pid").await;
 }
+
+#[tokio::test]
+async fn a_server_reads_connecting_while_an_attempt_is_under_way() {
+    let server = TestServer::new(&tools(&["exit"]));
+    let hub = connected(one_process(&server, "silent").startup_timeout(Duration::from_secs(600))).await;
+    assert!(!hub.call("t__exit", json!({})).await.is_success());
+    wait_for("the second process", || server.folder.join("first-later").exists().then_some(())).await;
+    let shown = info(&hub);
+    assert_eq!((shown.connection, shown.next_attempt), (SourceConnection::Connecting, None));
+    assert!(shown.last_error.is_some_and(|error| error.contains("exited")));
+    assert!(!info(&hub).is_starting(), "it is not the first attempt");
+}

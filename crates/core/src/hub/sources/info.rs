@@ -20,12 +20,12 @@ pub struct SourceInfo {
     pub name: String,
     /// Whether it is connected.
     pub connection: SourceConnection,
-    /// Since when the connection is in this state.
+    /// Since when it is connected, or not.
     pub since: Timestamp,
     /// Why the last connection was lost or could not be made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When the next attempt to connect is made.
+    /// When the next attempt to connect is made, if none is being made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Timestamp>,
     /// What is specific to its kind, such as the protocol version.
@@ -44,6 +44,12 @@ impl SourceInfo {
         let Self { name, connection, since, last_error, next_attempt, .. } = self.clone();
         SourceStatus { name, connection, since, last_error, next_attempt }
     }
+
+    /// Whether the first attempt to connect is being made.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        self.connection == SourceConnection::Connecting && self.last_error.is_none()
+    }
 }
 
 /// The connection of a source, and what is known about it.
@@ -54,12 +60,12 @@ pub struct SourceStatus {
     pub name: String,
     /// Whether it is connected.
     pub connection: SourceConnection,
-    /// Since when the connection is in this state.
+    /// Since when it is connected, or not.
     pub since: Timestamp,
     /// Why the last connection was lost or could not be made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When the next attempt to connect is made.
+    /// When the next attempt to connect is made, if none is being made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Timestamp>,
 }
@@ -91,9 +97,9 @@ impl SourceStatus {
 pub enum SourceConnection {
     /// It is connected.
     Connected,
-    /// The first connection is being made.
+    /// A connection is being made.
     Connecting,
-    /// It is not connected; the next attempt is scheduled or running.
+    /// It is not connected; the next attempt is scheduled.
     Disconnected,
     /// It is disabled.
     Disabled,
