@@ -17,7 +17,7 @@ use std::{
 
 use toolhub_core::{Annotations, Glob, Kind, ToolBuilder, ToolName, offload, schema::Schema};
 
-use self::hints::OwnerHints;
+use self::hints::{Denials, OwnerHints};
 pub(crate) use self::{
     definition::SentDefinition,
     pages::{ListReader, RawList, Step},
@@ -94,6 +94,8 @@ pub(crate) struct ListedTool {
     pub(crate) output: Option<Schema>,
     /// The title, and the effects as far as they are believed.
     pub(crate) annotations: Annotations,
+    /// What the server denies about its effects.
+    pub(crate) denials: Denials,
     /// What the server sent.
     pub(crate) definition: SentDefinition,
     /// What of the definition was left out.
@@ -134,7 +136,7 @@ fn read_list(list: &RawList, options: &CatalogOptions) -> Catalog {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
     for (index, raw) in list.tools.iter().enumerate() {
-        match tool::RawTool::parse(raw.get(), index) {
+        match tool::RawTool::parse(raw.get(), index, &options.secrets) {
             Ok(raw) => {
                 names.insert(raw.name.clone());
                 found.push(raw);

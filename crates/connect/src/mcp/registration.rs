@@ -170,7 +170,8 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
     };
     let named = server.named_tools.get(tool.name.as_str()).map(|named| &named.refine);
     let builder = match named.or_else(|| server.refinements.get(&tool.original_name)) {
-        Some(refine) => refine(builder),
+        // The owner's word counts as far as the server does not deny it.
+        Some(refine) => refine(builder).annotations(|own| tool.denials.apply(&tool.annotations, own)),
         None => builder,
     };
     if is_pending {

@@ -331,7 +331,8 @@ impl McpServer {
         self
     }
 
-    /// Changes one tool, by its name at the server, before it is registered.
+    /// Changes one tool, by its name at the server, before it is registered. A tool whose server denies that it is read-only, or
+    /// idempotent, does not become so.
     pub fn tool(
         mut self,
         name: impl Into<String>,

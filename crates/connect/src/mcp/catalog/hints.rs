@@ -15,6 +15,31 @@ pub(super) struct OwnerHints {
     pub(super) idempotent: bool,
 }
 
+/// What a server denies about a tool, whatever the owner says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Denials {
+    read_only: bool,
+    idempotent: bool,
+}
+
+impl Denials {
+    pub(super) fn read(sent: &Value) -> Self {
+        let is_denied = |name: &str| sent.get(name) == Some(&Value::Bool(false));
+        Self { read_only: is_denied("readOnlyHint"), idempotent: is_denied("idempotentHint") }
+    }
+
+    /// Takes back what the server denies, after the owner has changed `listed` to `own`.
+    pub(crate) fn apply(self, listed: &Annotations, own: &mut Annotations) {
+        if self.read_only && own.read_only {
+            let title = own.title.take();
+            *own = Annotations { title, open_world: own.open_world, ..listed.clone() };
+        }
+        if self.idempotent && !own.read_only {
+            own.idempotent = false;
+        }
+    }
+}
+
 /// The effects of a tool; the title is left to the caller. A hint that is not a boolean counts as absent.
 pub(super) fn annotations(sent: &Value, owner: OwnerHints) -> Annotations {
     let hint = |name: &str| sent.get(name).and_then(Value::as_bool);
@@ -67,6 +92,24 @@ mod tests {
         check(json!({"readOnlyHint": "true", "openWorldHint": 0}), "", "rDiO", "rDiO");
         check(json!(null), "r", "RdIO", "RdIO");
         check(json!([true]), "", "rDiO", "rDiO");
+    }
+
+    #[test]
+    fn an_owner_cannot_take_back_what_the_server_denies() {
+        let after = |sent: Value, change: fn(&mut Annotations)| {
+            let listed = annotations(&sent, OwnerHints { trust: false, read_only: false, idempotent: false });
+            let mut own = listed.clone();
+            change(&mut own);
+            Denials::read(&sent).apply(&listed, &mut own);
+            (own.read_only, own.destructive, own.idempotent)
+        };
+        let read_only: fn(&mut Annotations) =
+            |own| (own.read_only, own.destructive, own.idempotent) = (true, false, true);
+        assert_eq!(after(json!({}), read_only), (true, false, true));
+        assert_eq!(after(json!({"readOnlyHint": true}), read_only), (true, false, true));
+        assert_eq!(after(json!({"readOnlyHint": false}), read_only), (false, true, false));
+        assert_eq!(after(json!({"idempotentHint": false}), |own| own.idempotent = true), (false, true, false));
+        assert_eq!(after(json!({"readOnlyHint": false}), |own| own.idempotent = true), (false, true, true));
     }
 
     #[test]

@@ -15,10 +15,10 @@ use toolhub_core::{
 use super::{
     CatalogOptions, ListedTool, Quarantined,
     definition::SentDefinition,
-    hints::{self, OwnerHints},
+    hints::{self, Denials, OwnerHints},
     param_headers,
 };
-use crate::truncate::truncate;
+use crate::{secret_mask::SecretMask, truncate::truncate};
 
 /// Longest original name; servers should stay within 128.
 const MAX_NAME_BYTES: usize = 1024;
@@ -57,16 +57,18 @@ struct Members<'a> {
 
 impl<'a> RawTool<'a> {
     /// Finds the name of a tool; `index` is its position in the list.
-    pub(super) fn parse(text: &'a str, index: usize) -> Result<Self, Quarantined> {
+    pub(super) fn parse(text: &'a str, index: usize, secrets: &SecretMask) -> Result<Self, Quarantined> {
         let unnamed = |reason: &str| Quarantined { original_name: format!("#{}", index + 1), reason: reason.into() };
         let members: Members<'a> =
             serde_json::from_str(text).map_err(|_| unnamed("its definition is not an object, or repeats a member"))?;
         let name = members.name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
         match name {
-            Some(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => Ok(Self { name, members, bytes: text.len() }),
+            Some(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
+                Self { name, members, bytes: text.len() }.check_name(secrets)
+            }
             Some(name) if name.is_empty() => Err(unnamed("its name is empty")),
             Some(name) => Err(Quarantined {
-                original_name: truncate(&name, MAX_SHOWN_CHARS),
+                original_name: truncate(&secrets.text(&name), MAX_SHOWN_CHARS),
                 reason: format!("its name has {} bytes, at most {MAX_NAME_BYTES} are allowed", name.len()),
             }),
             None => Err(unnamed("it has no name")),
@@ -75,6 +77,17 @@ impl<'a> RawTool<'a> {
 
     pub(super) fn quarantine(&self, reason: impl Into<String>) -> Quarantined {
         Quarantined { original_name: self.name.clone(), reason: reason.into() }
+    }
+
+    /// The tool in quarantine if its name, which everybody may see, contains a secret.
+    fn check_name(self, secrets: &SecretMask) -> Result<Self, Quarantined> {
+        match secrets.text(&self.name) {
+            masked if masked != self.name => Err(Quarantined {
+                original_name: masked.into_owned(),
+                reason: "its name contains a secret of the server".into(),
+            }),
+            _ => Ok(self),
+        }
     }
 
     /// Reads the whole tool.
@@ -97,7 +110,7 @@ impl<'a> RawTool<'a> {
         let title = clean_text(title, "title", MAX_TITLE_CHARS, &mut notes);
         let description = definition.member("description");
         let description = clean_text(description, "description", MAX_DESCRIPTION_CHARS, &mut notes);
-        let mut annotations = hints::annotations(sent_hints, owner);
+        let (mut annotations, denials) = (hints::annotations(sent_hints, owner), Denials::read(sent_hints));
         annotations.title = title;
         Ok(ListedTool {
             original_name: self.name.clone(),
@@ -106,6 +119,7 @@ impl<'a> RawTool<'a> {
             parameters,
             output,
             annotations,
+            denials,
             definition,
             notes,
         })

@@ -5,7 +5,7 @@ use toolhub_core::{
     ErrorKind, Policy, SourceToolState, ToolHub, ids::Tenant, status::Language, testing::EventRecorder,
 };
 
-use super::{TestServer, connected, info, names, text, tools};
+use super::{TestServer, connected, info, names, text, tools, wait_for};
 
 #[tokio::test]
 async fn the_tools_of_a_server_have_its_name_in_front_and_one_that_cannot_be_used_is_quarantined_alone() {
@@ -97,6 +97,38 @@ async fn calls_ask_for_approval_unless_the_owner_says_that_a_tool_is_read_only_o
     assert!(!asking(&hub, "t__echo"));
     let hub = connected(strict.server().tool("echo", |tool| tool.description("refined"))).await;
     assert_eq!(hub.get("t__echo").unwrap().definition.description, "refined");
+}
+
+#[tokio::test]
+async fn no_setting_makes_a_tool_read_only_whose_server_denies_it() {
+    let mut list = tools(&["echo", "pid"]);
+    list[0]["annotations"] = json!({"readOnlyHint": false});
+    let server = TestServer::new(&list);
+    let refined =
+        server.server().tool("echo", |tool| tool.read_only()).tool_as("look", "echo", |tool| tool.read_only());
+    let hub = connected(refined.tool_as("who", "pid", |tool| tool.read_only())).await;
+    hub.register_mcp(server.named("single").single_tool("echo", |tool| tool.read_only()).unwrap()).unwrap();
+    wait_for("the single tool", || hub.get("single")).await;
+    let is_read_only = |tool: &str| hub.get(tool).unwrap().definition.annotations.read_only;
+    assert!(is_read_only("t__pid") && is_read_only("who"));
+    for denied in ["t__echo", "look", "single"] {
+        assert!(!is_read_only(denied), "{denied}");
+        assert!(hub.get(denied).unwrap().definition.annotations.destructive, "{denied}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_with_a_secret_in_its_name_is_quarantined_and_the_secret_shown_nowhere() {
+    let server = TestServer::new(&tools(&["echo", "get_canary-1234567", "a"]));
+    let hub = connected(server.server().env("API_TOKEN", "canary-1234567")).await;
+    assert_eq!(names(&hub), ["t__a", "t__echo"]);
+    let info = info(&hub);
+    assert!(!format!("{info:?}").contains("canary"), "{info:#?}");
+    let odd = info.tools.iter().find(|tool| tool.state == SourceToolState::Quarantined).unwrap();
+    assert_eq!(
+        (odd.name.as_str(), odd.reason.as_deref()),
+        ("get_••••", Some("its name contains a secret of the server"))
+    );
 }
 
 #[tokio::test]
