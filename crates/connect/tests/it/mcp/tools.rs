@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolhub_core::{
-    ErrorKind, Policy, SourceToolState, ToolHub, ids::Tenant, status::Language, testing::EventRecorder,
+    ErrorKind, Policy, SourceToolState, ToolBuilder, ToolHub, ids::Tenant, status::Language, testing::EventRecorder,
 };
 
 use super::{TestServer, connected, info, names, text, tools, wait_for};
@@ -104,10 +104,9 @@ async fn no_setting_makes_a_tool_read_only_whose_server_denies_it() {
     let mut list = tools(&["echo", "pid"]);
     list[0]["annotations"] = json!({"readOnlyHint": false});
     let server = TestServer::new(&list);
-    let refined =
-        server.server().tool("echo", |tool| tool.read_only()).tool_as("look", "echo", |tool| tool.read_only());
-    let hub = connected(refined.tool_as("who", "pid", |tool| tool.read_only())).await;
-    hub.register_mcp(server.named("single").single_tool("echo", |tool| tool.read_only()).unwrap()).unwrap();
+    let refined = server.server().tool("echo", ToolBuilder::read_only).tool_as("look", "echo", ToolBuilder::read_only);
+    let hub = connected(refined.tool_as("who", "pid", ToolBuilder::read_only)).await;
+    hub.register_mcp(server.named("single").single_tool("echo", ToolBuilder::read_only).unwrap()).unwrap();
     wait_for("the single tool", || hub.get("single")).await;
     let is_read_only = |tool: &str| hub.get(tool).unwrap().definition.annotations.read_only;
     assert!(is_read_only("t__pid") && is_read_only("who"));
