@@ -186,6 +186,16 @@ class Handler(BaseHTTPRequestHandler):
             with lock:
                 lock.wait_for(lambda: "q-" + arguments["who"] in replies, timeout=20)
             self.event(text(id, replies["q-" + arguments["who"]]))
+        elif name == "input":
+            mark = arguments["mark"]
+            self.stream()
+            for step in range(3):
+                self.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": step, "message": mark}})
+                self.event({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": mark}})
+            self.event({"jsonrpc": "2.0", "id": "q-" + mark, "method": "elicitation/create", "params": {"message": mark}})
+            with lock:
+                lock.wait_for(lambda: "q-" + mark in replies, timeout=20)
+            self.event(text(id, {"responses": {"form": replies["q-" + mark]}}))
         elif name == "wait":
             note("waiting")
             self.stream()
@@ -238,6 +248,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 port = next((int(flag[5:]) for flag in flags if flag.startswith("port=")), 0)
+ThreadingHTTPServer.request_queue_size = 128  # Connections beyond it wait for seconds.
 server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
 server.daemon_threads = True
 server.handle_error = lambda *_: None  # Clients go away.

@@ -55,12 +55,6 @@ def call(id, params):
         notify("message", level="info", logger="worker", data="log line with " + os.environ.get("API_TOKEN", "nothing"))
         notify("progress", progressToken=9999, progress=1)
         text(id, "done")
-    elif name == "marked":
-        mark = arguments["mark"]
-        for step in range(3):
-            notify("progress", progressToken=token, progress=step, message=mark)
-            notify("message", level="info", data=mark)
-        text(id, mark)
     elif name == "append":
         with open(os.environ["LEDGER"], "a") as ledger:
             ledger.write(f"{arguments['number']}\n")
@@ -95,6 +89,7 @@ def call(id, params):
     elif name == "input":
         for step in range(3):
             notify("progress", progressToken=token, progress=step, message=arguments["mark"])
+            notify("message", level="info", data=arguments["mark"])
         text(id, {"responses": params["inputResponses"], "state": params["requestState"]})
     elif name == "input_forever":
         calls.append(name)

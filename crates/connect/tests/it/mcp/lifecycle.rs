@@ -179,10 +179,28 @@ async fn a_restart_does_not_wait_for_a_tenant_that_connects() {
 async fn a_server_reads_connecting_while_an_attempt_is_under_way() {
     let server = TestServer::new(&tools(&["exit"]));
     let hub = connected(one_process(&server, "silent").startup_timeout(Duration::from_secs(600))).await;
-    assert!(!hub.call("t__exit", json!({})).await.is_success());
+    assert!(!hub.call("t__exit", json!({})).retries(0).await.is_success());
     wait_for("the second process", || server.folder.join("first-later").exists().then_some(())).await;
     let shown = info(&hub);
     assert_eq!((shown.connection, shown.next_attempt), (SourceConnection::Connecting, None));
     assert!(shown.last_error.is_some_and(|error| error.contains("exited")));
     assert!(!info(&hub).is_starting(), "it is not the first attempt");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_answering_is_replaced() {
+    let server = TestServer::new(&tools(&["pid"]));
+    let hub = connected(server.server()).await;
+    let pid = text(&hub, "t__pid", json!({})).await;
+    assert!(std::process::Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+    // The time until it is asked, and the time that it has to answer, pass at once.
+    tokio::time::pause();
+    while info(&hub).connection == SourceConnection::Connected {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    tokio::time::resume();
+    let error = info(&hub).last_error;
+    assert!(error.is_none_or(|error| error.contains("does not answer")));
+    assert_ne!(text_when_back(&hub, "t__pid").await, pid);
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "its process is gone");
 }

@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use serde_json::{Value, json};
 use toolhub_core::{
-    ConnectionState, Effect, ErrorKind, Outcome, StateKind, ToolHub,
+    ConnectionState, Effect, ErrorKind, Outcome, SourceConnection, SourceInfo, StateKind, ToolHub,
     ids::{Tenant, ThreadId},
 };
 
@@ -194,6 +194,13 @@ async fn each_thread_has_a_session_at_an_address() {
     // A session that the server has ended is replaced. It refuses the call before it runs, so the call is sent again.
     text(&hub, "t__expire", "t2").await;
     assert_eq!(text(&hub, "t__count", "t2").await, "session-5: 1");
+    // A restart ends the sessions of all threads.
+    let before = info(&hub).since;
+    hub.source("t").unwrap().restart();
+    let is_back = |info: &SourceInfo| info.connection == SourceConnection::Connected && info.since != before;
+    wait_for("the restart", || Some(info(&hub)).filter(is_back)).await;
+    let events = hub.call("t__report", json!({"until": "deleted session-5"})).thread("t3").await;
+    assert!(text_of(&events).contains("deleted session-5"));
 }
 
 #[tokio::test]
