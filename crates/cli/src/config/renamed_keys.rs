@@ -18,6 +18,8 @@ const RENAMED: &[(&str, &str)] = &[
 /// The path of a key that has no effect, and why; `*` matches any name.
 const REMOVED: &[(&str, &str)] = &[
     ("server.decompressed_limit", "the server refuses compressed request bodies"),
+    ("mcp_servers.*.connection.max_overflow", "set `max_concurrency` of the server instead"),
+    ("mcp_servers.*.connection.pool_timeout", "set `max_concurrency` and `queue_timeout` of the server instead"),
     ("mcp_servers.*.connection.timeout", "set `timeout` of the server instead"),
     ("mcp_servers.*.connection.read_timeout", "set `timeout` or `idle_timeout` of the server instead"),
     ("mcp_servers.*.connection.retry_attempts", RETRY_OF_CALLS),

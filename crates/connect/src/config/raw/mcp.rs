@@ -48,8 +48,8 @@ pub struct McpServerConfig {
     /// Hosts that may be reached although their addresses are private or local, such as "127.0.0.1" or "mcp.internal:8080".
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_hosts: Vec<String>,
-    /// Connections to the address: pool size and timeouts of connecting. The timeout and the retries of calls are settings of the
-    /// section.
+    /// Connections to the address: how many are kept, and timeouts of connecting. The number, the timeout and the retries of calls
+    /// are settings of the section.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "connection_schema")]
     pub connection: Option<Connection>,
@@ -98,9 +98,11 @@ pub struct McpServerConfig {
     pub calls: CallSettings,
 }
 
-/// The keys of `connection` that do not apply to MCP servers, and the settings of calls that do. A response may take as long as its
-/// call, and whether a call is repeated is decided by its effect.
-pub(in crate::config) const INAPPLICABLE_CONNECTION_KEYS: [(&str, &str); 6] = [
+/// The keys of `connection` that do not apply to MCP servers, and the settings of calls that do. No request waits for another, which
+/// may be a call that it answers; a response may take as long as its call; and whether a call is repeated is decided by its effect.
+pub(in crate::config) const INAPPLICABLE_CONNECTION_KEYS: [(&str, &str); 8] = [
+    ("max_overflow", "max_concurrency"),
+    ("pool_timeout", "queue_timeout"),
     ("timeout", "timeout"),
     ("read_timeout", "idle_timeout"),
     ("retry_attempts", "retry"),
@@ -113,6 +115,9 @@ fn connection_schema(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = Connection::json_schema(generator);
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         properties.retain(|key, _| INAPPLICABLE_CONNECTION_KEYS.iter().all(|(inapplicable, _)| key != inapplicable));
+        if let Some(pool_size) = properties.get_mut("pool_size") {
+            pool_size["description"] = "Number of idle connections that stay open.".into();
+        }
     }
     schema
 }
