@@ -20,6 +20,7 @@ mod offer;
 mod recovery;
 mod request;
 mod sessions;
+mod shared_offer;
 mod snapshot;
 mod sources;
 mod status;
@@ -125,7 +126,8 @@ impl ToolHub {
     /// When one of them cannot be registered; every problem of every tool is reported.
     pub fn register_all(&self, tools: impl IntoIterator<Item = ToolBuilder>) -> Result<(), RegistryError> {
         let (new, sources) = self.build_tools(tools);
-        let names: Vec<_> = new.tools.iter().map(|tool| tool.definition.name.clone()).collect();
+        let listed = new.tools.iter().filter(|tool| !tool.unlisted);
+        let names: Vec<_> = listed.map(|tool| tool.definition.name.clone()).collect();
         self.engine.registry.add(new, &self.engine.services.state)?;
         self.engine.services.availability_changed.notify_one();
         for tool_name in names {
@@ -185,8 +187,8 @@ impl ToolHub {
         let own_sources: Vec<_> =
             self.sources().into_iter().filter(|source| self.has_own_source(source.name())).collect();
         let before = self.engine.registry.clear();
-        for tool in before.list(&ToolFilter::default()) {
-            self.finish_removal(&tool).await;
+        for tool in before.iter() {
+            self.finish_removal(tool).await;
         }
         for source in own_sources {
             self.remove_source(source.name()).await;
@@ -301,7 +303,7 @@ impl ToolHub {
             }
         }
         services.instances.shut_down().await;
-        let tools = self.list(&ToolFilter::default());
+        let tools = self.tools();
         join_all(tools.iter().map(|tool| self.close_executor(tool, "the hub was shut down"))).await;
         if let Err(error) = thread_store.flush_all().await {
             tracing::warn!(%error, "thread activity not flushed at shutdown");
@@ -357,7 +359,9 @@ impl ToolHub {
 
     async fn finish_removal(&self, tool: &Arc<Tool>) {
         let name = &tool.definition.name;
-        self.emit(EventKind::ToolUnregistered { tool_name: name.clone() });
+        if !tool.unlisted {
+            self.emit(EventKind::ToolUnregistered { tool_name: name.clone() });
+        }
         self.engine.services.availability_changed.notify_one();
         self.engine.scheduler.result_cache.forget_tool(name);
         self.close_resources(tool).await;

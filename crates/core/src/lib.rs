@@ -56,12 +56,13 @@ pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
     BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionApproval,
     DefinitionApprovalError, DefinitionChange, DependencyStatus, DuplicateSource, Explanation, HubBuilder, HubChange,
-    InstanceGuard, Offer, OfferOptions, RateQuota, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo,
-    SourceStatus, SourceTool, SourceToolState, StatusDetails, StatusScope, ThreadContext, ThreadError, Threads,
-    ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
+    InstanceGuard, Offer, OfferOptions, RateQuota, SnapshotRestore, SourceConnection,
+    SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState, StatusDetails, StatusScope,
+    ThreadContext, ThreadError, Threads, ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};
+pub use offers::{SharedOffer, SharedOfferWatch};
 pub use registration::InstanceGroup;
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;

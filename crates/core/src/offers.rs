@@ -1,16 +1,23 @@
 //! Index of the offers held for each thread, and what their holders were notified of.
 //!
-//! Plain bookkeeping over weak references. `hub/offer.rs` creates offers and detects changes.
+//! Plain bookkeeping over weak references. `hub/offer.rs` creates offers and detects changes; `shared` has the lists that belong to
+//! no thread.
+
+mod removal_delay;
+mod shared;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use hashlink::LruCache;
 
+use removal_delay::RemovalDelay;
+pub use shared::{SharedOffer, SharedOfferWatch};
+pub(crate) use shared::{SharedView, SharedViews};
+
 use crate::registry::{ToolFilter, Tools, Toolset};
-use toolhub_storage::clock::Instant;
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
     tool::ToolName,
@@ -32,11 +39,10 @@ pub(crate) struct BoundOffer {
 pub(crate) struct HolderState {
     /// The last emitted difference.
     pub(crate) notified: OfferDiff,
-    /// Since when tools of the offer are unavailable whose removal was not emitted yet.
-    pub(crate) unavailable_since: BTreeMap<ToolName, Instant>,
+    pub(crate) removal_delay: RemovalDelay,
 }
 
-/// What has changed since an offer was bound.
+/// What has changed since an offer was bound; both sorted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct OfferDiff {
     pub(crate) added: Vec<ToolName>,
@@ -45,7 +51,11 @@ pub(crate) struct OfferDiff {
 
 /// The held offers, indexed by thread, because every status request of a thread looks up its own.
 #[derive(Default)]
-pub(crate) struct Offers(Mutex<OfferMap>);
+pub(crate) struct Offers {
+    of_threads: Mutex<OfferMap>,
+    /// The lists that belong to no thread.
+    pub(crate) shared: SharedViews,
+}
 
 /// Maximum number of threads whose offers are pinned; beyond it, the one that was bound longest ago is offered a new list.
 const MAX_PINNED_THREADS: usize = 10_000;
@@ -106,12 +116,18 @@ impl Offers {
         self.for_thread(tenant, thread).into_iter().rfind(|bound| bound.toolset == *toolset)
     }
 
+    /// Whether nobody waits for changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().by_thread.is_empty() && self.shared.held().is_empty()
+    }
+
+    /// All held offers of threads.
     pub(crate) fn all(&self) -> Vec<Weak<BoundOffer>> {
         self.lock().by_thread.values().flatten().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, OfferMap> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.of_threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 use toolhub_schema::schema::Schema;
 use toolhub_state::StateSettings;
 use toolhub_types::{
-    ids::StateName,
+    ids::{Caller, StateName},
     language::Language,
     policy::{Gate, Limits, Policy, PolicySet, Rule},
     status::Readiness,
@@ -50,6 +50,8 @@ pub struct Tool {
     pub(crate) disabled: Option<Box<str>>,
     /// How to review its definition, which waits for approval.
     pub(crate) pending_approval: Option<Box<str>>,
+    /// Whether it is in no list and can only be called by its name.
+    pub(crate) unlisted: bool,
     /// The connectivity of the service behind it.
     pub(crate) link: Option<Link>,
     /// The source that added it, if it was added by one.
@@ -85,13 +87,25 @@ impl Tool {
     /// The rule that denies all its calls, so that it is not offered.
     #[must_use]
     pub fn denied_by(&self) -> Option<String> {
-        self.gate.deny_all_rule(&self.definition).map(Rule::label)
+        self.gate.deny_all_rule(&self.definition, None).map(Rule::label)
+    }
+
+    /// The rule that denies all calls that this caller makes, so that the tool is not listed for it.
+    #[must_use]
+    pub fn denied_to(&self, caller: &Caller) -> Option<String> {
+        self.gate.deny_all_rule(&self.definition, Some(caller)).map(Rule::label)
     }
 
     /// Whether an output fits the tool's output schema. Every output fits a tool without one.
     #[must_use]
     pub fn fits(&self, output: &Value) -> bool {
         self.output.as_ref().is_none_or(|schema| schema.accepts(output))
+    }
+
+    /// Whether it is in no list and can only be called by its name.
+    #[must_use]
+    pub fn is_unlisted(&self) -> bool {
+        self.unlisted
     }
 
     /// The names of the states it checks out.
@@ -137,6 +151,7 @@ impl Tool {
             && self.fingerprint == new.fingerprint
             && self.disabled == new.disabled
             && self.pending_approval == new.pending_approval
+            && self.unlisted == new.unlisted
             && self.rerun_interrupted == new.rerun_interrupted
     }
 

@@ -224,8 +224,10 @@ fn has_dependencies(tools: &[Arc<Tool>]) -> bool {
     tools.iter().any(|tool| !tool.definition.depends_on.is_empty())
 }
 
-fn is_offered(tool: &Tool, reading: &EffectiveStatus) -> bool {
-    reading.status == ToolStatus::Available && tool.gate.deny_all_rule(&tool.definition).is_none()
+pub(super) fn is_offered(tool: &Tool, reading: &EffectiveStatus) -> bool {
+    !tool.unlisted
+        && reading.status == ToolStatus::Available
+        && tool.gate.deny_all_rule(&tool.definition, None).is_none()
 }
 
 /// The record with a later success that is not stored. A success before the last reset does not count.

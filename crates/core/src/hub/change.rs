@@ -12,7 +12,7 @@ use smol_str::SmolStr;
 use super::{BuildError, ToolHub, sources::Owner};
 use crate::{
     execution::Tool,
-    registry::{RegistryError, ToolBuilder, ToolFilter, Tools},
+    registry::{RegistryError, ToolBuilder, Tools},
 };
 use toolhub_types::{
     event_kind::EventKind,
@@ -112,17 +112,18 @@ impl HubChange {
 impl ChangeSummary {
     fn between(before: &Tools, after: &Tools) -> Self {
         let mut summary = Self::default();
-        for tool in after.list(&ToolFilter::default()) {
+        for tool in after.iter() {
             let name = tool.definition.name.clone();
             match before.get(&name) {
                 None => summary.added.push(name),
                 Some(old) if old.registration != tool.registration => summary.replaced.push(name),
-                Some(old) if !Arc::ptr_eq(old, &tool) => summary.adjusted.push(name),
+                Some(old) if !Arc::ptr_eq(old, tool) => summary.adjusted.push(name),
                 Some(_) => {}
             }
         }
-        let names = before.list(&ToolFilter::default()).into_iter().map(|tool| tool.definition.name.clone());
-        summary.removed = names.filter(|name| after.get(name).is_none()).collect();
+        summary.removed = before.names().filter(|name| after.get(name).is_none()).cloned().collect();
+        let Self { added, replaced, removed, adjusted } = &mut summary;
+        [added, replaced, removed, adjusted].into_iter().for_each(|names| names.sort_unstable());
         summary
     }
 
@@ -183,10 +184,11 @@ impl ToolHub {
             engine.scheduler.result_cache.forget_tool(name);
             retired.extend(before.get(name));
         }
-        for tool_name in &summary.removed {
+        let is_listed = |tools: &Tools, name: &ToolName| tools.get(name).is_some_and(|tool| !tool.unlisted);
+        for tool_name in summary.removed.iter().filter(|name| is_listed(before, name)) {
             self.emit(EventKind::ToolUnregistered { tool_name: tool_name.clone() });
         }
-        for tool_name in &summary.added {
+        for tool_name in summary.added.iter().filter(|name| is_listed(after, name)) {
             self.emit(EventKind::ToolRegistered { tool_name: tool_name.clone() });
         }
         for (old, new) in summary.replaced.iter().filter_map(|name| before.get(name).zip(after.get(name))) {

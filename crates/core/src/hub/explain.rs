@@ -203,7 +203,7 @@ impl ToolHub {
             last_success_time: info.last_success_time,
             last_failure: snapshot.last_failure(),
             missing,
-            denied_by: gate.deny_all_rule(&snapshot.tool.definition).map(Rule::label),
+            denied_by: gate.deny_all_rule(&snapshot.tool.definition, None).map(Rule::label),
             rules: gate.describe(Language::English),
             grants,
             gate: gate.clone(),

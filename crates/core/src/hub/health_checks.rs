@@ -17,7 +17,6 @@ use futures_util::{FutureExt, StreamExt};
 use crate::{
     engine::Engine,
     execution::Tool,
-    registry::ToolFilter,
     statuses::{StatusKey, Statuses},
 };
 use toolhub_storage::clock::{self, Instant};
@@ -112,7 +111,7 @@ fn withheld_tools(engine: &Engine) -> Vec<(Arc<Tool>, Timestamp)> {
         let has_check = tool.executor.health_check(&tool.definition).is_some();
         has_check.then_some((tool, since))
     };
-    engine.registry.snapshot().list(&ToolFilter::default()).into_iter().filter_map(failed).collect()
+    engine.registry.snapshot().iter().cloned().filter_map(failed).collect()
 }
 
 /// Runs the health check of a tool. A panic or a timeout counts as unhealthy.

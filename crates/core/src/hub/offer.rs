@@ -255,9 +255,7 @@ impl ToolHub {
 
     /// The tools of a toolset, usable or not, sorted by name.
     pub(super) fn list_toolset(&self, toolset: &Toolset) -> Vec<Arc<Tool>> {
-        let mut tools = self.list(&ToolFilter::default());
-        tools.retain(|tool| toolset.contains(&tool.definition.name));
-        tools
+        self.tools().list_toolset(toolset)
     }
 
     /// The difference between an offer and the tools usable now, and when evidence for one of those expires.
@@ -274,17 +272,12 @@ impl ToolHub {
         let (OfferDiff { added, removed }, next_change) = self.diff_offer(bound).await?;
         let delay = self.engine.statuses.settings().rebind_delay;
         let mut holder_state = bound.holder_state.lock().unwrap_or_else(PoisonError::into_inner);
-        let HolderState { notified, unavailable_since } = &mut *holder_state;
-        unavailable_since.retain(|tool, _| removed.contains(tool));
-        let mut next_check = next_change.map(|at| clock::deadline_after(now, at.since(self.now())));
-        let is_due = |tool: &ToolName| {
-            let due = clock::deadline_after(*unavailable_since.entry(tool.clone()).or_insert(now), delay);
-            let is_due = due <= now || notified.removed.contains(tool);
-            next_check = if is_due { next_check } else { Some(next_check.map_or(due, |next| next.min(due))) };
-            is_due
-        };
-        let removed: Vec<_> = removed.into_iter().filter(is_due).collect();
-        let has_new = |now: &[ToolName], before: &[ToolName]| now.iter().any(|tool| !before.contains(tool));
+        let HolderState { notified, removal_delay } = &mut *holder_state;
+        let expiry = next_change.map(|at| clock::deadline_after(now, at.since(self.now())));
+        let (removed, next_due) = removal_delay.due(removed, now, delay);
+        let next_check = expiry.into_iter().chain(next_due).min();
+        let has_new =
+            |now: &[ToolName], before: &[ToolName]| now.iter().any(|tool| before.binary_search(tool).is_err());
         let is_news = has_new(&added, &notified.added) || has_new(&removed, &notified.removed);
         let event = is_news.then(|| EventKind::RebindRequired {
             reason: format!("{} to add, {} to remove", added.len(), removed.len()),
@@ -302,7 +295,7 @@ impl ToolHub {
 
     /// Notifies the holders of all offers; returns when to check again even if nothing changes until then.
     async fn notify_holders(&self) -> Option<Instant> {
-        let mut next: Option<Instant> = None;
+        let mut next = self.announce_shared_offers();
         for bound in self.engine.offers.all() {
             let Some(bound) = bound.upgrade() else { continue };
             let now = self.engine.services.clock.instant();
@@ -348,7 +341,7 @@ pub(super) async fn watch_offers(hub: Weak<Engine>, availability_changed: Arc<No
         }
         tokio::time::sleep_until(earliest_check).await;
         let Some(engine) = hub.upgrade() else { return };
-        if !engine.offers.all().is_empty() {
+        if !engine.offers.is_empty() {
             earliest_check = clock::deadline_after(engine.services.clock.instant(), MIN_CHECK_INTERVAL);
         }
         next_check = ToolHub { engine }.notify_holders().await;

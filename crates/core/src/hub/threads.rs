@@ -18,7 +18,6 @@ use crate::{
     engine::Engine,
     execution::Tool,
     pipeline,
-    registry::ToolFilter,
     statuses::StatusKey,
     threads::{ThreadInfo, ThreadPage},
 };
@@ -268,7 +267,7 @@ async fn commit_bare(engine: &Engine, thread: (&ThreadKey, RowVersion), rows: Ve
 }
 
 pub(super) fn registered_tools(engine: &Engine) -> Vec<Arc<Tool>> {
-    engine.registry.snapshot().list(&ToolFilter::default())
+    engine.registry.snapshot().iter().cloned().collect()
 }
 
 /// Drops what this node has cached about the thread, and emits `thread.swept`.

@@ -25,7 +25,7 @@ pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<()
     let found = resolve_call(engine, call).map_err(|refused| refused.error)?;
     status::pre_check(&engine.statuses, &found)?;
     let tool = &found.0.tool;
-    if let Some(rule) = tool.gate.deny_all_rule(&tool.definition) {
+    if let Some(rule) = tool.gate.deny_all_rule(&tool.definition, None) {
         let text = format!("a rule forbids every call of `{}`: {}", tool.definition.name, rule.label());
         return Err(CallError::new(ErrorKind::Forbidden).operator(text));
     }

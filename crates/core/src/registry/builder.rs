@@ -50,6 +50,7 @@ pub struct ToolBuilder {
     rerun_interrupted: bool,
     disabled: Option<Box<str>>,
     pending_approval: Option<Box<str>>,
+    unlisted: bool,
     executor: Option<Arc<dyn Executor>>,
     instance_group: Option<InstanceGroup>,
     /// The source that registers the tool instead; its type is known to `hub::sources`.
@@ -92,6 +93,7 @@ impl ToolBuilder {
             rerun_interrupted: false,
             disabled: None,
             pending_approval: None,
+            unlisted: false,
             executor: None,
             instance_group: None,
             own_source: None,
@@ -163,6 +165,13 @@ impl ToolBuilder {
     /// with `tool_maintenance` and this text, which says how to review it.
     pub fn pending_approval(mut self, how_to_review: impl Into<String>) -> Self {
         self.pending_approval = Some(how_to_review.into().into());
+        self
+    }
+
+    /// Keeps the tool out of lists, toolsets, offers, exports and suggestions. It can still be called by its name, and its calls pass
+    /// the pipeline like any other.
+    pub fn unlisted(mut self) -> Self {
+        self.unlisted = true;
         self
     }
 
@@ -417,6 +426,7 @@ impl ToolBuilder {
             rerun_interrupted: self.rerun_interrupted,
             disabled: self.disabled,
             pending_approval: self.pending_approval,
+            unlisted: self.unlisted,
             link: None,
             source: None,
             registered_at: None,

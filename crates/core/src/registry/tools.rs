@@ -52,12 +52,12 @@ impl Tools {
         }
     }
 
-    /// The names of all tools, in no order.
+    /// The names of all tools, also unlisted ones, in no order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &ToolName> {
         self.by_name.keys()
     }
 
-    /// All tools, in no order.
+    /// All tools, also unlisted ones, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Tool>> {
         self.by_name.values()
     }
@@ -75,8 +75,16 @@ impl Tools {
     /// The tools that pass the filter except for its status, sorted by name.
     #[must_use]
     pub fn list(&self, filter: &ToolFilter) -> Vec<Arc<Tool>> {
-        let mut tools: Vec<_> =
-            self.by_name.values().filter(|tool| filter.matches(&tool.definition)).cloned().collect();
+        let mut tools: Vec<_> = self.listed().filter(|tool| filter.matches(&tool.definition)).cloned().collect();
+        tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
+        tools
+    }
+
+    /// The tools of a toolset, sorted by name.
+    #[must_use]
+    pub fn list_toolset(&self, toolset: &Toolset) -> Vec<Arc<Tool>> {
+        let of_toolset = self.listed().filter(|tool| toolset.contains(&tool.definition.name));
+        let mut tools: Vec<_> = of_toolset.cloned().collect();
         tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
         tools
     }
@@ -84,7 +92,8 @@ impl Tools {
     /// Names of tools similar to an unknown one, the closest first.
     #[must_use]
     pub fn suggest(&self, name: &str) -> Vec<String> {
-        suggest::closest(name, self.by_name.keys().map(ToolName::as_str), 3).into_iter().map(String::from).collect()
+        let names = self.listed().map(|tool| tool.definition.name.as_str());
+        suggest::closest(name, names, 3).into_iter().map(String::from).collect()
     }
 
     /// The tools of this list that depend on another: on this one, if it is given. Sorted by name.
@@ -101,8 +110,8 @@ impl Tools {
     /// Only the tools of a toolset. Evidence demands of the whole list are kept.
     #[must_use]
     pub fn in_toolset(&self, toolset: &Toolset) -> Self {
-        let names: Vec<ToolName> = self.by_name.keys().filter(|name| toolset.contains(name)).cloned().collect();
-        self.subset(&names)
+        let names = self.listed().map(|tool| &tool.definition.name).filter(|name| toolset.contains(name));
+        self.subset(&names.cloned().collect::<Vec<_>>())
     }
 
     /// Only the named tools. Evidence demands of the whole list are kept.
@@ -123,16 +132,20 @@ impl Tools {
             && self.evidence_demands == other.evidence_demands
     }
 
-    /// Number of tools.
+    fn listed(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.by_name.values().filter(|tool| !tool.unlisted)
+    }
+
+    /// Number of tools that are not unlisted.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.by_name.len()
+        self.listed().count()
     }
 
     /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
+        self.listed().next().is_none()
     }
 
     /// Grows with every change of the registry.

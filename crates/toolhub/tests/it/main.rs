@@ -57,6 +57,7 @@ mod run_events;
 mod run_limits;
 mod sealed_secrets;
 mod secrets;
+mod shared_offers;
 mod shop_tools;
 mod sources;
 mod sqlite;

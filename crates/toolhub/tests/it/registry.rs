@@ -1,6 +1,13 @@
 //! Registration of tools: what is accepted, and how tools are added and removed.
 
-use toolhub::{Kind, RegistryError, prelude::*, status::ToolStatus, testing::scripted};
+use std::sync::Arc;
+
+use toolhub::{
+    Kind, RegistryError,
+    prelude::*,
+    status::ToolStatus,
+    testing::{AssertOutcome, EventRecorder, scripted},
+};
 
 use crate::shop_tools::{add, add_to_cart, shop_hub};
 
@@ -212,4 +219,40 @@ async fn every_format_lists_all_tools_by_name() {
         let text = serde_json::to_string(&exported).unwrap();
         assert!(text.contains("Add two numbers.") && !text.contains("$ref"), "{format}: {text}");
     }
+}
+
+#[tokio::test]
+async fn an_unlisted_tool_is_in_no_list_and_is_called_like_any_other() {
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t1").unwrap());
+    let hidden = scripted_tool("files__read_resource").unlisted();
+    let builder = ToolHub::builder().tools([hidden, scripted_tool("files__read")]);
+    let hub = builder.rule(Rule::deny("*").caller("guest")).build().await.unwrap();
+    let mut recorder = EventRecorder::new(&hub);
+    let names = |tools: Vec<Arc<toolhub::Tool>>| tools.iter().map(|tool| tool.definition.name.to_string()).collect();
+    let lists: [Vec<String>; 4] = [
+        names(hub.list(&ToolFilter::default())),
+        names(hub.tools().list_toolset(&Toolset::all())),
+        names(hub.shared_offer(&Toolset::all()).tools().to_vec()),
+        hub.offer(&tenant, &thread).await.unwrap().names().iter().map(ToString::to_string).collect(),
+    ];
+    assert!(lists.iter().all(|list| *list == ["files__read"]), "{lists:?}");
+    assert_eq!((hub.tools().len(), hub.export(Format::Mcp).len()), (1, 1));
+    assert_eq!(hub.tools().suggest("files__read_resourc"), ["files__read"]);
+    assert_eq!(hub.tool_statuses(StatusScope::Shared).await.unwrap().len(), 1);
+    assert!(
+        !hub.tool_status("files__read_resource", StatusScope::Thread(&tenant, &thread)).await.unwrap().should_rebind
+    );
+    let call = || hub.call("files__read_resource", json!({}));
+    let ended = call().await;
+    ended.assert_success();
+    assert!(hub.call_record(&tenant, ended.id).await.unwrap().is_some());
+    call().caller(Caller::new("guest").unwrap()).await.assert_error(ErrorKind::Forbidden);
+    hub.set_tool_status("files__read_resource", ToolStatus::Maintenance, None, None, StatusScope::Shared)
+        .await
+        .unwrap();
+    call().await.assert_error(ErrorKind::ToolMaintenance);
+    let offer = hub.offer(&tenant, &thread).await.unwrap();
+    call().from_offer(offer.tools()).await.assert_error(ErrorKind::ToolNotFound);
+    hub.unregister("files__read_resource").await.unwrap();
+    assert!(!recorder.names().contains(&"tool.unregistered"));
 }

@@ -119,9 +119,10 @@ impl Gate {
         }
     }
 
-    /// The rule that denies every call of the tool, whatever its arguments; such a tool is not offered.
-    pub fn deny_all_rule(&self, definition: &Definition) -> Option<&Rule> {
-        self.rules.deny_all_rule(definition, None)
+    /// The rule that denies every call of the tool, whatever its arguments; such a tool is not offered. A rule with a caller
+    /// pattern is considered only if the caller is given.
+    pub fn deny_all_rule(&self, definition: &Definition, caller: Option<&Caller>) -> Option<&Rule> {
+        self.rules.deny_all_rule(definition, caller)
     }
 
     /// The labels of what may require approval for a call of the tool. Grants are bound to them.

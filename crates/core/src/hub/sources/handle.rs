@@ -73,10 +73,10 @@ impl SourceHandle {
         if !self.link.connect() {
             return;
         }
-        tracing::info!(source = self.name.as_str(), tools = tools.len(), "source of tools connected");
+        tracing::info!(source = self.name.as_str(), tools = count_listed(&tools), "source of tools connected");
         self.emit_changes(&hub, &tools);
         let server_name = self.name.to_string();
-        hub.emit(EventKind::ServerConnected { server_name, tools: tools.len() });
+        hub.emit(EventKind::ServerConnected { server_name, tools: count_listed(&tools) });
         let statuses = &hub.engine.statuses;
         for (tool, _) in tools {
             let key = StatusKey::shared(&tool.definition.name);
@@ -98,11 +98,11 @@ impl SourceHandle {
         let (tools, cause) = (self.tools_with_status(&hub), cause.into());
         let was_connected = self.link.disconnect(cause.clone(), hub.engine.services.clock.instant());
         if was_connected {
-            tracing::warn!(source = self.name.as_str(), tools = tools.len(), %cause, "source of tools disconnected");
+            tracing::warn!(source = self.name.as_str(), tools = count_listed(&tools), %cause, "source of tools disconnected");
             self.emit_changes(&hub, &tools);
             hub.emit(EventKind::ServerDisconnected {
                 server_name: self.name.to_string(),
-                tools: tools.len(),
+                tools: count_listed(&tools),
                 reason: cause,
             });
         }
@@ -124,9 +124,13 @@ impl SourceHandle {
 
     /// Emits the statuses that have changed since then, and wakes calls and agents that wait for a change.
     fn emit_changes(&self, hub: &ToolHub, before: &[(Arc<Tool>, EffectiveStatus)]) {
-        for (tool, before) in before {
+        for (tool, before) in before.iter().filter(|(tool, _)| !tool.unlisted) {
             hub.emit_status_change(&tool.definition.name, before, &hub.shared_status(tool));
         }
         hub.engine.statuses.notify_changed();
     }
+}
+
+fn count_listed(tools: &[(Arc<Tool>, EffectiveStatus)]) -> usize {
+    tools.iter().filter(|(tool, _)| !tool.unlisted).count()
 }
