@@ -26,6 +26,7 @@ use crate::{
     registry::Registry,
     scheduler::Scheduler,
     services::Services,
+    source_lists::SourceListTable,
     statuses::Statuses,
     threads::ThreadStore,
 };
@@ -45,6 +46,8 @@ pub(crate) struct Engine {
     /// The records of threads.
     pub(crate) thread_store: Arc<ThreadStore>,
     pub(crate) services: Arc<Services>,
+    /// What sources bring besides tools.
+    pub(crate) source_lists: SourceListTable,
     pub(crate) executors: HashMap<Kind, Arc<dyn Executor>>,
     pub(crate) hooks: Vec<(Glob, Arc<dyn Hook>)>,
     pub(crate) live_calls: LiveCalls,

@@ -33,6 +33,7 @@ mod runaway;
 mod scheduler;
 mod sealing;
 mod services;
+mod source_lists;
 mod statuses;
 mod step;
 #[doc(hidden)]
@@ -56,8 +57,8 @@ pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
     BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionApproval,
     DefinitionApprovalError, DefinitionChange, DependencyStatus, DuplicateSource, Explanation, HubBuilder, HubChange,
-    InstanceGuard, Offer, OfferOptions, RateQuota, SnapshotRestore, SourceConnection,
-    SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState, StatusDetails, StatusScope,
+    InstanceGuard, Offer, OfferOptions, RateQuota, ResourceSubscription, SnapshotRestore, SourceConnection,
+    SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState, StatusDetails, StatusScope, SubscribeError,
     ThreadContext, ThreadError, Threads, ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
@@ -68,6 +69,9 @@ pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Tool
 pub use runaway::RunLimits;
 #[doc(hidden)]
 pub use sealing::{Sealer, UnsealError};
+pub use source_lists::{
+    CompletionTarget, HubLists, HubListsWatch, ListRevisions, ReadCall, SourceLists, SourceReaders,
+};
 pub use step::WaitReason;
 pub use threads::{InstanceInfo, ThreadInfo, ThreadPage};
 pub use tokio_util::sync::CancellationToken;
@@ -92,6 +96,7 @@ pub use toolhub_types::{
         Retry, Rule, RuleError,
     },
     progress::{CallUpdate, LogLine, Progress},
+    resource::{Prompt, PromptArgument, Resource, ResourceAnnotations, ResourceTemplate},
     state_config::{
         BusinessStateConfig, ConflictResolution, ConnectionStateConfig, FormatError, ManagerType, PersistenceFormat,
         StateManagerConfig,

@@ -22,6 +22,7 @@ pub mod policy;
 pub mod problem;
 pub mod progress;
 pub mod redact;
+pub mod resource;
 pub mod state_config;
 pub mod status;
 pub mod store_role;

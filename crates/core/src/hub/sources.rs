@@ -64,6 +64,11 @@ pub trait ToolSource: Send + Sync + 'static {
     /// What it logged last, the oldest line first.
     fn log_lines(&self) -> Vec<String>;
 
+    /// Replaces the set of its resources whose changes it must report with [`SourceHandle::resource_updated`]. Must be cheap.
+    fn watch_resources(&self, uris: Vec<String>) {
+        drop(uris);
+    }
+
     /// How long its requests to the service took, by operation, for metrics.
     fn operations(&self) -> Vec<(&'static str, Latency)> {
         Vec::new()
@@ -162,7 +167,11 @@ impl ToolHub {
             handle.reset_link();
             running.clone().run(handle.clone())
         });
-        self.source_table().lock().insert(name, SourceEntry { source, owner, stop, task });
+        self.source_table().lock().insert(name.clone(), SourceEntry { source, owner, stop, task });
+        // A source that replaces another of its name takes over what is watched.
+        if !self.engine.source_lists.watches.uris(&name).is_empty() {
+            self.report_watched_resources(&name);
+        }
     }
 
     /// Removes a source with its tools, and waits until it has closed its connections. Running calls may fail.
@@ -170,14 +179,18 @@ impl ToolHub {
     pub async fn remove_source(&self, name: &str) -> Option<ChangeSummary> {
         let entry = self.source_table().lock().remove(name)?;
         let (before, after) = self.engine.registry.remove_source(&name.into());
+        self.engine.source_lists.replace(&name.into(), None);
         let summary = self.finish_change(&before, &after).await;
         entry.stop().await;
+        // It may have replaced its lists once more before it stopped.
+        self.engine.source_lists.replace(&name.into(), None);
         Some(summary)
     }
 
     /// Stops sources whose tools were removed already.
     pub(super) async fn stop_sources(&self, names: &[SmolStr]) {
         let entries: Vec<_> = names.iter().filter_map(|name| self.source_table().lock().remove(name)).collect();
+        names.iter().for_each(|name| self.engine.source_lists.replace(name, None));
         futures_util::future::join_all(entries.into_iter().map(SourceEntry::stop)).await;
     }
 

@@ -106,7 +106,7 @@ impl TestSourceControl {
         lock(&self.state).mismatches += 1;
     }
 
-    /// What was asked of it, in order: `restart`, `approve NAME…`, `stop`.
+    /// What was asked of it, in order: `restart`, `approve NAME…`, `watch URI…`, `stop`.
     #[must_use]
     pub fn actions(&self) -> Vec<String> {
         lock(&self.state).actions.clone()
@@ -161,6 +161,10 @@ impl ToolSource for TestSource {
 
     fn log_lines(&self) -> Vec<String> {
         lock(&self.state).log_lines.clone()
+    }
+
+    fn watch_resources(&self, uris: Vec<String>) {
+        lock(&self.state).actions.push(format!("watch {}", uris.join(" ")));
     }
 
     fn operations(&self) -> Vec<(&'static str, Latency)> {

@@ -59,6 +59,7 @@ mod sealed_secrets;
 mod secrets;
 mod shared_offers;
 mod shop_tools;
+mod source_lists;
 mod sources;
 mod sqlite;
 mod state;

@@ -26,6 +26,7 @@ use crate::{
     scheduler::Scheduler,
     sealing::Sealer,
     services::Services,
+    source_lists::SourceListTable,
     statuses::Statuses,
     threads::{InstancePool, ThreadActivity, ThreadRowBackend, ThreadStore},
 };
@@ -137,6 +138,7 @@ impl HubBuilder {
                 statuses,
                 thread_store,
                 services,
+                source_lists: SourceListTable::default(),
                 executors: self.executors,
                 hooks,
                 live_calls: LiveCalls::default(),

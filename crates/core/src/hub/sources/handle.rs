@@ -14,6 +14,7 @@ use crate::{
     execution::Tool,
     link::Link,
     registry::{RegistryError, SourceReplacement, ToolBuilder},
+    source_lists::{ResourceKey, SourceLists},
     statuses::StatusKey,
 };
 use toolhub_types::{
@@ -64,6 +65,22 @@ impl SourceHandle {
         let SourceReplacement { before, after, refused } = registry.replace_source_tools(&self.name, built, states);
         hub.finish_change(&before, &after).await;
         refused
+    }
+
+    /// Replaces what the source brings besides tools. The tools that read it are registered with
+    /// [`replace_tools`](Self::replace_tools).
+    pub fn replace_lists(&self, lists: SourceLists) {
+        if let Some(hub) = self.hub().filter(|_| !self.stop.is_cancelled()) {
+            hub.engine.source_lists.replace(&self.name, Some(lists));
+        }
+    }
+
+    /// A resource of the source has changed; who subscribed to it hears of it.
+    pub fn resource_updated(&self, uri: &str) {
+        if let Some(hub) = self.hub() {
+            let key = ResourceKey { source: self.name.clone(), uri: uri.to_owned() };
+            hub.engine.source_lists.watches.updated(&key);
+        }
     }
 
     /// The service is connected: the tools of the source can be called.
