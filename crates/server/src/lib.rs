@@ -22,6 +22,8 @@ mod keys;
 mod links;
 mod list_detail;
 mod listener;
+#[cfg_attr(not(test), expect(dead_code, reason = "the MCP routes use it"))]
+mod mcp_sessions;
 mod metrics;
 mod openapi;
 mod operation;

@@ -49,6 +49,8 @@ pub enum PartitionKind {
     Audit,
     /// Tools that were created at run time. All tenants share them, so they are stored under the default tenant.
     Tools,
+    /// The sessions of a tenant's MCP clients.
+    McpSessions,
 }
 
 impl Partition {
@@ -79,7 +81,7 @@ impl From<&ThreadKey> for Partition {
 
 /// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/r/type/key` for other requests, `tenant/a/artifact`,
 /// `tenant/s/tool`, `tenant/g/`, `tenant/h/state`, `tenant/n/`, `tenant/e/`, `tenant/y/` for keys, `tenant/u/` for the audit
-/// log, `tenant/m/` for tools. Only the last part may contain a `/`, so the text can be parsed back.
+/// log, `tenant/m/` for tools, `tenant/p/` for MCP sessions. Only the last part may contain a `/`, so the text can be parsed back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.tenant.as_str())?;
@@ -98,6 +100,7 @@ impl fmt::Display for Partition {
             PartitionKind::Keys => write!(f, "/y/"),
             PartitionKind::Audit => write!(f, "/u/"),
             PartitionKind::Tools => write!(f, "/m/"),
+            PartitionKind::McpSessions => write!(f, "/p/"),
         }
     }
 }
@@ -121,6 +124,7 @@ impl FromStr for Partition {
             "y" if rest.is_empty() => PartitionKind::Keys,
             "u" if rest.is_empty() => PartitionKind::Audit,
             "m" if rest.is_empty() => PartitionKind::Tools,
+            "p" if rest.is_empty() => PartitionKind::McpSessions,
             "h" if !rest.is_empty() => PartitionKind::State(rest.into()),
             "a" => PartitionKind::Artifact(ArtifactId::new(rest)?),
             "r" => {
@@ -163,6 +167,7 @@ mod tests {
             Partition { tenant: tenant(), kind: PartitionKind::Keys },
             Partition { tenant: tenant(), kind: PartitionKind::Audit },
             Partition { tenant: tenant(), kind: PartitionKind::Tools },
+            Partition { tenant: tenant(), kind: PartitionKind::McpSessions },
             Partition { tenant: tenant(), kind: PartitionKind::State("cart".into()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));

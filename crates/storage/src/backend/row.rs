@@ -51,11 +51,13 @@ pub enum Table {
     Messages,
     /// What is remembered of MCP servers: their protocol, and the approved definitions of their tools.
     McpServers,
+    /// Sessions of MCP clients.
+    McpSessions,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -76,6 +78,7 @@ impl Table {
         Self::Runs,
         Self::Messages,
         Self::McpServers,
+        Self::McpSessions,
     ];
 
     /// The row id of a thread's open run in the table [`Runs`](Self::Runs). There is at most one, and a thread that
@@ -113,6 +116,7 @@ impl Table {
             Self::Runs => "runs",
             Self::Messages => "messages",
             Self::McpServers => "mcp_servers",
+            Self::McpSessions => "mcp_sessions",
         }
     }
 }

@@ -1,0 +1,143 @@
+//! Sessions over restarts, between owners and with time.
+
+use serde_json::json;
+use toolhub_core::backend::Memory;
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const LIMITS: SessionLimits = SessionLimits { total: 4, per_caller: 2 };
+
+fn at(hours: u32) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000) + HOUR * hours
+}
+
+fn owner(tenant: &str, caller: &str) -> SessionOwner {
+    SessionOwner { tenant: Tenant::new(tenant).unwrap(), caller: Caller::new(caller).unwrap() }
+}
+
+fn session(id: &str, owner: &SessionOwner) -> McpSession {
+    let client = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test"}});
+    let thread = ThreadId::new(format!("thread-{id}")).unwrap();
+    McpSession { id: id.into(), caller: owner.caller.clone(), thread, client, created_at: at(0) }
+}
+
+#[tokio::test]
+async fn a_session_is_there_for_its_owner_also_after_a_restart_until_it_is_ended() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let (ann, same_name) = (owner("a", "ann"), owner("b", "ann"));
+    let made = session("s1", &ann);
+    McpSessions::new(store.clone()).create(&ann, &made, LIMITS, at(0)).await.unwrap();
+    let sessions = McpSessions::new(store);
+    assert_eq!(sessions.load(&ann, "s1", at(1)).await.unwrap(), Some(made));
+    for other in [&same_name, &owner("a", "bob")] {
+        assert_eq!(sessions.load(other, "s1", at(1)).await.unwrap(), None);
+        assert!(!sessions.remove(other, "s1", at(1)).await.unwrap());
+    }
+    assert_eq!((sessions.count(&ann), sessions.count(&same_name), sessions.total()), (1, 0, 1));
+    assert!(sessions.remove(&ann, "s1", at(1)).await.unwrap());
+    assert!(!sessions.remove(&ann, "s1", at(1)).await.unwrap());
+    assert_eq!((sessions.load(&ann, "s1", at(1)).await.unwrap(), sessions.total()), (None, 0));
+}
+
+#[tokio::test]
+async fn a_session_expires_a_day_after_its_last_use() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let ann = owner("a", "ann");
+    let sessions = McpSessions::new(store.clone());
+    for id in ["used", "unused"] {
+        sessions.create(&ann, &session(id, &ann), LIMITS, at(0)).await.unwrap();
+    }
+    sessions.touch("used", at(20));
+    sessions.touch("unknown", at(20));
+    sessions.flush(at(20)).await.unwrap();
+    assert_eq!((sessions.total(), sessions.count(&ann)), (2, 2));
+    sessions.flush(at(24)).await.unwrap();
+    assert_eq!((sessions.total(), sessions.count(&ann)), (1, 1));
+    let restarted = McpSessions::new(store);
+    assert!(restarted.load(&ann, "used", at(43)).await.unwrap().is_some());
+    assert!(restarted.load(&ann, "unused", at(43)).await.unwrap().is_none());
+    restarted.flush(at(43)).await.unwrap();
+    assert!(restarted.load(&ann, "used", at(66)).await.unwrap().is_some(), "loading it is a use");
+}
+
+#[tokio::test]
+async fn there_is_a_bound_for_each_caller_and_for_all_and_expired_sessions_do_not_count() {
+    let sessions = McpSessions::new(Arc::new(Memory::new()));
+    let create = async |tenant, caller, id, hours| {
+        let owner = owner(tenant, caller);
+        sessions.create(&owner, &session(id, &owner), LIMITS, at(hours)).await
+    };
+    create("a", "ann", "1", 0).await.unwrap();
+    create("a", "ann", "2", 1).await.unwrap();
+    assert!(matches!(create("a", "ann", "3", 2).await, Err(CreateSessionError::TooManyOfCaller(2))));
+    create("b", "ann", "4", 2).await.unwrap();
+    create("a", "bob", "5", 2).await.unwrap();
+    assert!(matches!(create("a", "eve", "6", 2).await, Err(CreateSessionError::TooMany(4))));
+    create("a", "ann", "7", 24).await.unwrap();
+    assert_eq!(sessions.total(), 4);
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_takes_no_place() {
+    let sessions = McpSessions::new(Arc::new(Memory::new()));
+    let ann = owner("a", "ann");
+    let mut large = session("1", &ann);
+    large.client = json!("x".repeat(MAX_CLIENT_BYTES));
+    let refused = sessions.create(&ann, &large, LIMITS, at(0)).await;
+    assert!(matches!(refused, Err(CreateSessionError::TooLarge(_))));
+    sessions.create(&ann, &session("2", &ann), LIMITS, at(0)).await.unwrap();
+    assert_eq!(sessions.total(), 1);
+}
+
+/// Counts commits.
+#[derive(Default)]
+struct CountingStore(Memory, std::sync::atomic::AtomicUsize);
+
+impl Backend for CountingStore {
+    fn load<'a>(
+        &'a self,
+        keys: &'a [RowKey],
+        now: Timestamp,
+    ) -> toolhub_core::BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.0.load(keys, now)
+    }
+    fn commit(&self, batch: Batch, now: Timestamp) -> toolhub_core::BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.0.commit(batch, now)
+    }
+    fn scan(
+        &self,
+        scan: Scan,
+        now: Timestamp,
+    ) -> toolhub_core::BoxFuture<'_, Result<toolhub_core::backend::Page, StoreError>> {
+        self.0.scan(scan, now)
+    }
+    fn sweep(&self, most: usize, now: Timestamp) -> toolhub_core::BoxFuture<'_, Result<usize, StoreError>> {
+        self.0.sweep(most, now)
+    }
+    fn watch(&self, table: Table) -> toolhub_core::backend::Watcher {
+        self.0.watch(table)
+    }
+}
+
+#[tokio::test]
+async fn many_uses_of_many_sessions_are_a_few_commits() {
+    let store = Arc::new(CountingStore::default());
+    let sessions = McpSessions::new(store.clone());
+    let limits = SessionLimits { total: 1_000, per_caller: 1_000 };
+    let ann = owner("a", "ann");
+    for number in 0..400 {
+        sessions.create(&ann, &session(&format!("s{number}"), &ann), limits, at(0)).await.unwrap();
+    }
+    let commits = || store.1.swap(0, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(commits(), 400);
+    for use_number in 0..20_u32 {
+        (0..400)
+            .for_each(|number| sessions.touch(&format!("s{number}"), at(1) + Duration::from_secs(use_number.into())));
+    }
+    sessions.flush(at(2)).await.unwrap();
+    assert_eq!(commits(), 2);
+    sessions.flush(at(2)).await.unwrap();
+    assert_eq!(commits(), 0, "nothing was used since");
+}
