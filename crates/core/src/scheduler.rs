@@ -29,7 +29,7 @@ use crate::{
     runaway::{RunLimits, RunawayGuard},
     statuses::LastSuccess,
 };
-use toolhub_types::tool::ToolName;
+use toolhub_types::{count_by_key, tool::ToolName};
 
 /// Bounds of the result cache: entries and bytes.
 const CACHE_MAX_ENTRIES: usize = 10_000;
@@ -55,7 +55,7 @@ impl Scheduler {
 
     /// Whether a tenant may add no more to this many waiting calls of all tools and tenants.
     pub(crate) fn is_full(&self, total: usize, of_tenant: usize) -> bool {
-        queue::is_full(self.queue.max_queued(), total, of_tenant)
+        count_by_key::is_full(self.queue.max_queued(), total, of_tenant)
     }
 
     /// How many calls wait for a slot.

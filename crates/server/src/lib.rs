@@ -17,6 +17,8 @@ mod extract;
 mod handler;
 mod host_control;
 mod idempotency;
+#[cfg_attr(not(test), expect(dead_code, reason = "the MCP routes use it"))]
+mod interactive_calls;
 mod json;
 mod keys;
 mod links;

@@ -5,6 +5,16 @@
 
 use std::{collections::HashMap, hash::Hash};
 
+/// The part of a limit that each key is guaranteed, however much other keys have.
+const GUARANTEED_PART: usize = 20;
+
+/// Whether a key may take no more of something that has a limit. One key may fill it, and each other one then still gets its
+/// guaranteed share on top of the limit.
+#[must_use]
+pub fn is_full(limit: usize, total: usize, of_key: usize) -> bool {
+    total >= limit && of_key >= (limit / GUARANTEED_PART).max(1).min(limit)
+}
+
 /// Counts by key, and their sum.
 #[derive(Debug)]
 pub struct CountByKey<K> {

@@ -82,15 +82,6 @@ pub(crate) enum QueueLimit {
     Global,
 }
 
-/// The part of a queue that each tenant is guaranteed, however many calls of other tenants wait.
-const GUARANTEED_PART: usize = 20;
-
-/// Whether a tenant with this many waiting calls may add no more to a queue with this many in total. One tenant may fill
-/// the queue, and each other one then still gets its guaranteed share on top of the limit.
-pub(crate) fn is_full(limit: usize, total: usize, of_tenant: usize) -> bool {
-    total >= limit && of_tenant >= (limit / GUARANTEED_PART).max(1).min(limit)
-}
-
 /// When to retry. A guess: the queue does not know how long calls take.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 

@@ -15,10 +15,13 @@ use std::{
 use tokio::sync::oneshot::Sender;
 
 use super::{
-    FairnessKey, QueueFull, QueueLimit, QueueLimits, RETRY_AFTER, Slot, ToolQueue, is_full, round_robin::RoundRobin,
+    FairnessKey, QueueFull, QueueLimit, QueueLimits, RETRY_AFTER, Slot, ToolQueue, round_robin::RoundRobin,
     try_increment,
 };
-use toolhub_types::ids::{Tenant, ThreadId};
+use toolhub_types::{
+    count_by_key::is_full,
+    ids::{Tenant, ThreadId},
+};
 
 /// All waiters.
 #[derive(Default)]

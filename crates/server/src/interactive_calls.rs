@@ -1,0 +1,133 @@
+//! Calls whose tool may ask the caller, over a protocol in which the caller answers with another request.
+//!
+//! In: a call, and the answers of its caller. Out: step by step, what the tool asks for or the outcome. Between two requests the call
+//! waits in `SuspendedCalls`; what is not answered in time is declined, and the call goes on without its caller.
+
+mod suspended;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use toolhub_core::{BoxFuture, CallHandle, CallRequest, INPUT_TIMEOUT, InputHandler, InputKind, InputRequest, Outcome};
+
+#[cfg_attr(not(test), expect(unused_imports, reason = "the MCP routes use it"))]
+pub(crate) use suspended::{CallOwner, ResumeError, SuspendedCalls};
+
+/// How long a request may be open. A little less than the hub waits, so that the tool hears that its caller declined.
+const ANSWER_TIMEOUT: Duration = INPUT_TIMEOUT.saturating_sub(Duration::from_secs(1));
+/// Number of requests that a call may have open; more are declined.
+const MAX_OPEN_REQUESTS: usize = 32;
+
+/// A running call whose caller is asked through this value.
+pub(crate) struct InteractiveCall {
+    handle: CallHandle,
+    incoming: mpsc::Receiver<OpenRequest>,
+    /// The requests without an answer, by the keys that the caller knows.
+    open: BTreeMap<String, OpenRequest>,
+    last_key: u64,
+}
+
+/// How far a call has come.
+#[derive(Debug)]
+pub(crate) enum CallStep {
+    /// It has ended.
+    Ended(Box<Outcome>),
+    /// Its tool asks for these, by key.
+    InputRequired(BTreeMap<String, InputRequest>),
+}
+
+struct OpenRequest {
+    request: InputRequest,
+    asked_at: Instant,
+    answer: oneshot::Sender<Value>,
+}
+
+/// Queues the requests of a call's tool.
+struct InputQueue {
+    accepted: Vec<InputKind>,
+    queue: mpsc::Sender<OpenRequest>,
+}
+
+impl InputHandler for InputQueue {
+    fn accepts(&self, kind: InputKind) -> bool {
+        self.accepted.contains(&kind)
+    }
+
+    fn answer(&self, request: InputRequest) -> BoxFuture<'_, Option<Value>> {
+        let (answer, answered) = oneshot::channel();
+        // A full or closed queue declines.
+        let queued = self.queue.try_send(OpenRequest { request, asked_at: Instant::now(), answer });
+        Box::pin(async move {
+            queued.ok()?;
+            answered.await.ok()
+        })
+    }
+}
+
+impl InteractiveCall {
+    /// Starts a call whose caller answers requests of these kinds.
+    pub(crate) fn start(request: CallRequest<'_>, accepted: Vec<InputKind>) -> Self {
+        let (queue, incoming) = mpsc::channel(MAX_OPEN_REQUESTS);
+        let handle = request.input(Arc::new(InputQueue { accepted, queue })).start();
+        Self { handle, incoming, open: BTreeMap::new(), last_key: 0 }
+    }
+
+    /// The running call, for its progress and to cancel it.
+    pub(crate) fn handle(&mut self) -> &mut CallHandle {
+        &mut self.handle
+    }
+
+    /// Waits until the call has ended, or its tool asks for something. Requests that were not answered are returned again. Cancel
+    /// safe; must not be called again after the call has ended.
+    pub(crate) async fn next(&mut self) -> CallStep {
+        self.open.retain(|_, open| !open.answer.is_closed());
+        if self.open.is_empty() {
+            tokio::select! {
+                biased;
+                Some(request) = self.incoming.recv() => self.add(request),
+                outcome = self.handle.outcome() => return CallStep::Ended(Box::new(outcome)),
+            }
+        }
+        // A tool that asks for several things at once gets them in one round trip.
+        while let Ok(request) = self.incoming.try_recv() {
+            self.add(request);
+        }
+        let requests = self.open.iter().map(|(key, open)| (key.clone(), open.request.clone()));
+        CallStep::InputRequired(requests.collect())
+    }
+
+    /// Gives the answers of the caller, by key. Unknown keys are ignored.
+    pub(crate) fn answer(&mut self, answers: Map<String, Value>) {
+        for (key, answer) in answers {
+            if let Some(open) = self.open.remove(&key) {
+                // Without a receiver the request has timed out or the call has ended.
+                let _ = open.answer.send(answer);
+            }
+        }
+    }
+
+    /// When the first open request is declined, if it is not answered before.
+    fn answer_until(&self) -> Instant {
+        let first = self.open.values().map(|open| open.asked_at).min();
+        first.unwrap_or_else(Instant::now) + ANSWER_TIMEOUT
+    }
+
+    /// Declines all requests, now and later, and waits for the end of the call.
+    async fn finish_declined(self) {
+        let Self { handle, incoming, open, .. } = self;
+        drop((incoming, open));
+        drop(handle.await);
+    }
+
+    fn add(&mut self, request: OpenRequest) {
+        self.last_key += 1;
+        self.open.insert(format!("q{}", self.last_key), request);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Questions of a running tool, answered over several requests.
+
+use serde_json::json;
+use toolhub_core::{
+    CallContext, ErrorKind, NoArguments, ToolError, ToolHub,
+    ids::{Caller, Tenant},
+    tool,
+};
+
+use super::*;
+
+fn question(message: &str) -> InputRequest {
+    InputRequest { kind: InputKind::Form, params: json!({ "message": message }) }
+}
+
+/// Asks twice, the second time for two things at once, and returns the answers or why there are none.
+async fn ask(_: NoArguments, cx: CallContext) -> Result<Value, ToolError> {
+    let ask = async |message: &str| {
+        let answer = cx.request_input(question(message)).await;
+        answer.unwrap_or_else(|error| json!(error.to_string()))
+    };
+    let first = ask("one").await;
+    let (second, third) = futures_util::join!(ask("two"), ask("three"));
+    Ok(json!([first, second, third]))
+}
+
+async fn hub() -> ToolHub {
+    let forever = |_: NoArguments, cx: CallContext| async move {
+        let _ = cx.request_input(question("one")).await;
+        std::future::pending::<Result<(), ToolError>>().await
+    };
+    let plain = |_: NoArguments| async { Ok::<_, ToolError>("plain") };
+    ToolHub::builder().tools([tool("ask", ask), tool("forever", forever), tool("plain", plain)]).build().await.unwrap()
+}
+
+fn owner(tenant: &str, caller: &str) -> CallOwner {
+    CallOwner { tenant: Tenant::new(tenant).unwrap(), caller: Caller::new(caller).unwrap() }
+}
+
+fn start(hub: &ToolHub, tool: &str) -> InteractiveCall {
+    InteractiveCall::start(hub.call(tool, json!({})), vec![InputKind::Form])
+}
+
+/// What the tool asks for, by key.
+#[track_caller]
+fn messages(step: &CallStep) -> Vec<(String, String)> {
+    let CallStep::InputRequired(requests) = step else { panic!("{step:?}") };
+    let message = |request: &InputRequest| request.params["message"].as_str().unwrap().to_owned();
+    requests.iter().map(|(key, request)| (key.clone(), message(request))).collect()
+}
+
+#[track_caller]
+fn outcome(step: CallStep) -> Outcome {
+    match step {
+        CallStep::Ended(outcome) => *outcome,
+        step => panic!("{step:?}"),
+    }
+}
+
+fn answers(answers: &[(&str, &str)]) -> Map<String, Value> {
+    answers.iter().map(|(key, answer)| ((*key).to_owned(), json!(answer))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_resumed_with_each_answer_until_it_ends() {
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
+    let mut call = start(&hub, "ask");
+    let step = call.next().await;
+    assert_eq!(messages(&step), [("q1".into(), "one".into())]);
+    let id = suspended.park(ann.clone(), call).unwrap();
+    let (call, step) = suspended.resume(&id, &ann, answers(&[("q1", "a"), ("odd", "x")])).await.unwrap();
+    assert_eq!(messages(&step), [("q2".into(), "two".into()), ("q3".into(), "three".into())], "in one round trip");
+    let again = suspended.resume(&id, &ann, answers(&[("q1", "z")])).await;
+    assert_eq!(again.err(), Some(ResumeError::NotFound), "an id is used once");
+    let id = suspended.park(ann.clone(), call).unwrap();
+    let (call, step) = suspended.resume(&id, &ann, answers(&[("q3", "c")])).await.unwrap();
+    assert_eq!(messages(&step), [("q2".into(), "two".into())], "what was not answered is asked again");
+    let id = suspended.park(ann.clone(), call).unwrap();
+    let (_, step) = suspended.resume(&id, &ann, answers(&[("q2", "b")])).await.unwrap();
+    assert_eq!(outcome(step).output, json!(["a", "b", "c"]));
+    assert_eq!(suspended.len(), 0);
+    assert_eq!(outcome(start(&hub, "plain").next().await).output, json!("plain"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_call_belongs_to_the_caller_that_made_it() {
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
+    let mut call = start(&hub, "ask");
+    call.next().await;
+    let id = suspended.park(ann.clone(), call).unwrap();
+    for other in [owner("main", "bob"), owner("other", "ann")] {
+        let refused = suspended.resume(&id, &other, answers(&[("q1", "x")])).await;
+        assert_eq!(refused.err(), Some(ResumeError::NotFound));
+    }
+    let (_, step) = suspended.resume(&id, &ann, answers(&[("q1", "a")])).await.unwrap();
+    assert_eq!(messages(&step).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_answered_in_two_minutes_is_declined_and_the_call_goes_on() {
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
+    let mut call = start(&hub, "ask");
+    let id = call.handle().id();
+    call.next().await;
+    let parked = suspended.park(ann.clone(), call).unwrap();
+    tokio::time::sleep(INPUT_TIMEOUT - Duration::from_secs(2)).await;
+    assert_eq!(suspended.len(), 1);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(suspended.resume(&parked, &ann, Map::new()).await.err(), Some(ResumeError::NotFound));
+    let ended = hub.call_record(&Tenant::default(), id).await.unwrap().unwrap().outcome.unwrap();
+    let declined = "the caller declined the input request";
+    assert_eq!(ended.output, json!([declined, declined, declined]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ends_while_it_is_suspended_gives_its_outcome_to_the_next_request() {
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
+    let mut call = start(&hub, "forever");
+    call.next().await;
+    call.handle().cancel();
+    let id = suspended.park(ann.clone(), call).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (_, step) = suspended.resume(&id, &ann, Map::new()).await.unwrap();
+    assert_eq!(outcome(step).error_kind(), Some(ErrorKind::Cancelled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_a_bound_and_each_tenant_has_a_share() {
+    let (hub, suspended) = (hub().await, Arc::new(SuspendedCalls::default()));
+    let park = async |tenant: &str| {
+        let mut call = start(&hub, "ask");
+        call.next().await;
+        suspended.park(owner(tenant, "ann"), call)
+    };
+    for _ in 0..1_000 {
+        park("a").await.unwrap();
+    }
+    assert!(park("a").await.is_err());
+    for _ in 0..50 {
+        park("b").await.unwrap();
+    }
+    assert!(park("b").await.is_err());
+    assert_eq!(suspended.len(), 1_050);
+}
