@@ -132,8 +132,9 @@ impl HubLists {
     #[must_use]
     pub fn get_prompt(&self, name: &str, arguments: Map<String, Value>) -> Option<ReadCall> {
         let (original, lists) = self.find_prompt(name)?;
-        let arguments = json!({"name": original, "arguments": arguments});
-        Some(ReadCall { tool: lists.readers.prompt.clone()?, arguments })
+        let name = ("name".to_owned(), original.into());
+        let arguments = Map::from_iter([name, ("arguments".to_owned(), arguments.into())]);
+        Some(ReadCall { tool: lists.readers.prompt.clone()?, arguments: arguments.into() })
     }
 
     /// The call that completes an argument: `argument` and `context` as in the protocol.

@@ -53,7 +53,7 @@ fn messages(step: &CallStep) -> Vec<(String, String)> {
 fn outcome(step: CallStep) -> Outcome {
     match step {
         CallStep::Ended(outcome) => *outcome,
-        step => panic!("{step:?}"),
+        step @ CallStep::InputRequired(_) => panic!("{step:?}"),
     }
 }
 
