@@ -16,6 +16,7 @@ mod exports;
 mod grants;
 mod health;
 mod keys;
+mod mcp;
 mod mcp_servers;
 mod messages;
 mod problems;
@@ -53,6 +54,7 @@ fn routes() -> Vec<Route> {
         tools::routes(),
         toolsets::routes(),
         mcp_servers::routes(),
+        mcp::routes(),
         exports::routes(),
         calls::routes(),
         results::routes(),

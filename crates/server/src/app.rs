@@ -11,7 +11,7 @@ use toolhub_core::{
 };
 
 use crate::{
-    admission::Admission, audit::Audit, host_control::HostControl, keys::Keys, metrics::Metrics,
+    admission::Admission, audit::Audit, host_control::HostControl, keys::Keys, mcp::McpEndpoint, metrics::Metrics,
     origin_check::OriginCheck, settings::Settings,
 };
 
@@ -33,6 +33,7 @@ struct Inner {
     started: Instant,
     stopping: CancellationToken,
     admission: Arc<Admission>,
+    mcp: McpEndpoint,
 }
 
 impl App {
@@ -46,6 +47,7 @@ impl App {
         let audit = Audit::new(store.clone(), settings.audit_retention);
         let (meters, started, stopping) = (Metrics::default(), Instant::now(), CancellationToken::new());
         let (agents, admission) = (OnceLock::new(), Admission::new(settings.limits.connections.max(1)));
+        let mcp = McpEndpoint::new(&hub, &settings, &stopping);
         Self(Arc::new(Inner {
             hub,
             store,
@@ -59,6 +61,7 @@ impl App {
             started,
             stopping,
             admission,
+            mcp,
         }))
     }
 
@@ -123,6 +126,11 @@ impl App {
     /// The requests that are executed at the moment.
     pub(crate) fn admission(&self) -> &Arc<Admission> {
         &self.0.admission
+    }
+
+    /// The MCP endpoint.
+    pub(crate) fn mcp(&self) -> &McpEndpoint {
+        &self.0.mcp
     }
 
     /// When the server started.

@@ -135,10 +135,11 @@ impl RouteGuard {
         let scope = match self.access {
             // An open route shows more to an authenticated client, and still serves every other one.
             Access::Open => return Ok(found.unwrap_or_default()),
-            Access::Needs(scope) => scope,
+            Access::Authenticated => None,
+            Access::Needs(scope) => Some(scope),
         };
         let principal = found?.ok_or_else(missing_key_problem)?;
-        if !principal.has_scope(scope) {
+        if let Some(scope) = scope.filter(|scope| !principal.has_scope(*scope)) {
             return Err(Problem::new(Code::FORBIDDEN, format!("this needs a key with the scope `{scope}`"))
                 .with("scope", scope));
         }

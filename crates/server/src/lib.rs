@@ -24,6 +24,7 @@ mod keys;
 mod links;
 mod list_detail;
 mod listener;
+mod mcp;
 #[cfg_attr(not(test), expect(dead_code, reason = "the MCP routes use it"))]
 mod mcp_sessions;
 mod metrics;
@@ -50,7 +51,7 @@ pub use host_control::{
 pub use keys::{KeyError, KeyRing, NewKey};
 pub use listener::{BoundServer, ServeError};
 pub use scope::{Scope, UnknownScope};
-pub use settings::{Auth, BuildInfo, KeySetting, Limits, Settings};
+pub use settings::{Auth, BuildInfo, KeySetting, Limits, McpSettings, Settings};
 
 use app::App;
 

@@ -129,7 +129,7 @@ fn describe_operation(
         responses.insert(spec.status.to_string(), response);
     }
     let mut codes: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    let auth_codes = if matches!(route.access, Access::Needs(_)) { AUTH_CODES } else { &[] };
+    let auth_codes = if route.access != Access::Open { AUTH_CODES } else { &[] };
     let body_codes = if body.is_some() { BODY_CODES } else { &[] };
     let query_codes =
         if parameters.iter().any(|parameter| parameter["in"] == "query") { &[Code::INVALID_REQUEST][..] } else { &[] };
@@ -176,8 +176,10 @@ fn describe_operation(
             operation.insert("parameters".into(), parameters.into());
         }
         operation.extend(body.map(|body| ("requestBody".into(), body)));
-        if let Access::Needs(scope) = route.access {
+        if route.access != Access::Open {
             operation.insert("security".into(), json!([{"key": []}]));
+        }
+        if let Access::Needs(scope) = route.access {
             operation.insert("x-toolhub-scope".into(), scope.as_str().into());
         }
     }

@@ -50,6 +50,7 @@ codes! {
     GRANT_NOT_FOUND "grant_not_found" 404 "The grant does not exist";
     ARTIFACT_NOT_FOUND "artifact_not_found" 404 "The artifact does not exist";
     MCP_SERVER_NOT_FOUND "mcp_server_not_found" 404 "The MCP server does not exist";
+    SESSION_NOT_FOUND "session_not_found" 404 "The session does not exist";
     KEY_NOT_FOUND "key_not_found" 404 "The key does not exist";
     STATE_NOT_FOUND "state_not_found" 404 "The state does not exist";
     METHOD_NOT_ALLOWED "method_not_allowed" 405 "The method is not allowed here";

@@ -87,6 +87,8 @@ impl FromStr for Scope {
 pub(crate) enum Access {
     /// Every client, also without a key.
     Open,
+    /// Clients with a valid key; the handler decides what each may do.
+    Authenticated,
     /// Clients with this scope.
     Needs(Scope),
 }

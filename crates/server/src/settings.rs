@@ -27,6 +27,8 @@ pub struct Settings {
     pub auth: Auth,
     /// Limits on requests and connections.
     pub limits: Limits,
+    /// The MCP endpoint.
+    pub mcp: McpSettings,
     /// Time between the shutdown request and the drain. Meanwhile `/readyz` already fails and requests are still
     /// served, so that load balancers can take the server out. Zero by default.
     pub shutdown_notice: Duration,
@@ -38,6 +40,34 @@ pub struct Settings {
     pub audit_retention: Duration,
     /// Version information, shown by the API.
     pub build: BuildInfo,
+}
+
+/// Settings of the MCP endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct McpSettings {
+    /// Whether it is served.
+    pub enabled: bool,
+    /// The toolset of `/mcp`; all tools if absent.
+    pub toolset: Option<String>,
+    /// How long a session may be unused before it is closed.
+    pub session_idle: Duration,
+    /// Largest number of open sessions.
+    pub max_sessions: usize,
+    /// Largest number of open sessions of one caller.
+    pub max_sessions_per_caller: usize,
+}
+
+impl Default for McpSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            toolset: None,
+            session_idle: Duration::from_secs(5 * 60),
+            max_sessions: 10_000,
+            max_sessions_per_caller: 100,
+        }
+    }
 }
 
 /// Version information of the host program.
@@ -117,6 +147,7 @@ impl Default for Settings {
             allowed_hosts: ["127.0.0.1", "localhost", "[::1]"].map(String::from).into(),
             auth: Auth::Local,
             limits: Limits::default(),
+            mcp: McpSettings::default(),
             shutdown_notice: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
             metrics: true,

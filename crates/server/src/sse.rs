@@ -64,6 +64,6 @@ pub(crate) fn stream(app: &App, principal: Principal, events: impl Stream<Item =
 }
 
 /// Whether the client's key is still valid.
-fn is_still_authorized(app: &App, principal: &Principal) -> bool {
+pub(crate) fn is_still_authorized(app: &App, principal: &Principal) -> bool {
     matches!(app.settings().auth, Auth::Local) || app.keys().is_still_valid(principal, app.now())
 }

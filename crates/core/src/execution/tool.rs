@@ -108,6 +108,12 @@ impl Tool {
         self.unlisted
     }
 
+    /// Whether its calls need a thread; one is minted if the caller names none.
+    #[must_use]
+    pub fn needs_thread(&self) -> bool {
+        self.needs_thread
+    }
+
     /// The names of the states it checks out.
     #[must_use]
     pub fn states(&self) -> &[StateName] {

@@ -23,13 +23,17 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// The toolset with this name; all tools if no name is given.
 pub(super) fn find_toolset(app: &App, name: Option<&str>) -> ApiResult<Toolset> {
-    let Some(name) = name else { return Ok(Toolset::all()) };
+    name.map_or_else(|| Ok(Toolset::all()), |name| find_named(app, name, Code::INVALID_REQUEST))
+}
+
+/// The toolset with this name; a problem with this code if there is none.
+pub(super) fn find_named(app: &App, name: &str, code: Code) -> ApiResult<Toolset> {
     let toolsets = app.host_control().map(|host_control| host_control.toolsets()).unwrap_or_default();
     let found = toolsets.iter().find(|set| set.name == name);
     found.and_then(|set| Toolset::from_patterns(set.tools.iter().map(String::as_str)).ok()).ok_or_else(|| {
         let names: Vec<&str> = toolsets.iter().map(|set| set.name.as_str()).collect();
         let shown: String = name.chars().take(64).collect();
-        Problem::new(Code::INVALID_REQUEST, format!("there is no toolset `{shown}`")).with("suggestions", names)
+        Problem::new(code, format!("there is no toolset `{shown}`")).with("suggestions", names)
     })
 }
 

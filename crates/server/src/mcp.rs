@@ -1,0 +1,19 @@
+//! The MCP endpoint: the tools of the hub for MCP clients, over streamable HTTP.
+//!
+//! In: requests that the route's guard has authenticated. Out: responses of the protocol, in both of its eras. `rmcp` speaks the
+//! protocol; what is listed, who may call and what an outcome becomes is decided here and by the hub.
+
+mod call;
+mod endpoint;
+mod envelope;
+mod legacy;
+mod message_log;
+mod request;
+mod request_transport;
+mod result;
+mod server;
+mod sessions;
+mod tool_list;
+
+pub(crate) use endpoint::McpEndpoint;
+pub(crate) use request::McpRequest;

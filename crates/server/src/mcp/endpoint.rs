@@ -1,0 +1,143 @@
+//! Answers requests to the MCP endpoint.
+//!
+//! In: a request, its caller and its address. Out: a response. The era of the protocol is decided per request; scope and session are
+//! checked before anything is handled.
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderValue, Method, Request, StatusCode, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use http_body_util::Full;
+use rmcp::{
+    model::ProtocolVersion,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+    },
+};
+use toolhub_core::{CancellationToken, ToolHub, json::JsonLimits};
+
+use super::{
+    envelope::{Envelope, Refusal},
+    legacy::{Legacy, SESSION_HEADER, unknown_session},
+    request::McpRequest,
+    server::HubServer,
+    sessions::Sessions,
+};
+use crate::{
+    problem::{Code, Problem},
+    scope::{Principal, Scope},
+    settings::Settings,
+};
+
+/// The header with the protocol version.
+const VERSION_HEADER: &str = "mcp-protocol-version";
+
+/// The MCP endpoint of a server.
+pub(crate) struct McpEndpoint {
+    legacy: Legacy,
+    modern: StreamableHttpService<HubServer, NeverSessionManager>,
+    limits: JsonLimits,
+}
+
+impl McpEndpoint {
+    pub(crate) fn new(hub: &ToolHub, settings: &Settings, stopping: &CancellationToken) -> Self {
+        let server = HubServer::new(hub, settings);
+        let legacy = Legacy { server: server.clone(), sessions: Sessions::new(&settings.mcp, stopping) };
+        let config = StreamableHttpServerConfig::default()
+            // The listener has checked both.
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .with_max_request_body_bytes(usize::MAX)
+            .with_cancellation_token(stopping.child_token());
+        let modern = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
+        Self { legacy, modern, limits: settings.limits.json() }
+    }
+
+    /// Answers a request of an authenticated caller.
+    pub(crate) async fn serve(&self, parts: Parts, body: Bytes, request: McpRequest) -> Response {
+        let served = match parts.method {
+            Method::POST => self.post(parts, body, request).await,
+            _ => self.session_request(&parts, &request),
+        };
+        served.unwrap_or_else(|response| response)
+    }
+
+    async fn post(&self, mut parts: Parts, body: Bytes, mut request: McpRequest) -> Result<Response, Response> {
+        let envelope = Envelope::read(&body, self.limits).map_err(IntoResponse::into_response)?;
+        check_scope(&request.principal, envelope.scope())?;
+        let is_legacy = is_legacy(&parts, &envelope)?;
+        drop(envelope);
+        if is_legacy {
+            request.session = match parts.headers.get(SESSION_HEADER) {
+                Some(id) => Some(self.find_session(id, &request.principal)?),
+                None => None,
+            };
+            let request = Arc::new(request);
+            parts.extensions.insert(request.clone());
+            return Ok(self.legacy.post(parts, &body, &request).await);
+        }
+        // `rmcp` refuses clients that do not list both types; an answer is of one of them.
+        parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        parts.extensions.insert(Arc::new(request));
+        let response = self.modern.handle(Request::from_parts(parts, Full::new(body))).await;
+        Ok(response.map(Body::new))
+    }
+
+    /// Answers a GET or DELETE, which are about a session.
+    fn session_request(&self, parts: &Parts, request: &McpRequest) -> Result<Response, Response> {
+        let Some(id) = parts.headers.get(SESSION_HEADER) else {
+            let detail = format!("{} needs the header `Mcp-Session-Id`", parts.method);
+            let problem = Problem::new(Code::METHOD_NOT_ALLOWED, detail);
+            return Err(problem.hint("protocol version 2026-07-28 has POST only").into_response());
+        };
+        if parts.method == Method::GET {
+            check_scope(&request.principal, Some(Scope::ToolsRead))?;
+            return Ok(Legacy::get(parts, &self.find_session(id, &request.principal)?));
+        }
+        self.find_session(id, &request.principal)?;
+        self.legacy.sessions.close(id.to_str().unwrap_or_default());
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+
+    fn find_session(&self, id: &HeaderValue, principal: &Principal) -> Result<Arc<super::sessions::Session>, Response> {
+        let found = id.to_str().ok().and_then(|id| self.legacy.sessions.find(id, principal));
+        found.ok_or_else(|| unknown_session().into_response())
+    }
+}
+
+/// Whether a message belongs to a protocol version before 2026-07-28.
+fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Response> {
+    let header = parts.headers.get(VERSION_HEADER).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let is_known = |version: &str| ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version);
+    match envelope.method.as_deref() {
+        Some("initialize") => return Ok(true),
+        Some("server/discover") => return Ok(false),
+        _ => {}
+    }
+    if let Some(header) = header.as_deref().filter(|header| !is_known(header)) {
+        return Err(Refusal::unknown_version(header).into_response());
+    }
+    let version = header.map(String::from).or_else(|| envelope.version());
+    Ok(version.is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str()))
+}
+
+/// Refuses a caller whose key lacks the scope; without one, a caller that may neither list nor call.
+fn check_scope(principal: &Principal, scope: Option<Scope>) -> Result<(), Response> {
+    let sufficient = scope.map_or_else(|| vec![Scope::ToolsRead, Scope::ToolsCall], |scope| vec![scope]);
+    if sufficient.iter().any(|scope| principal.has_scope(*scope)) {
+        return Ok(());
+    }
+    let scope = sufficient[0];
+    let detail = format!("this needs a key with the scope `{scope}`");
+    let mut response = Problem::new(Code::FORBIDDEN, detail).with("scope", scope).into_response();
+    let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+    if let Ok(challenge) = HeaderValue::try_from(challenge) {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    Err(response)
+}

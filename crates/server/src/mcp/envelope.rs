@@ -1,0 +1,150 @@
+//! Reads the outside of a message before `rmcp` parses it: that it is one message, and its method.
+//!
+//! In: the body of a request. Out: its method and the scope that it needs, or a JSON-RPC error.
+
+use std::borrow::Cow;
+
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use rmcp::model::{ErrorCode, ProtocolVersion};
+use serde_json::{Value, json, value::RawValue};
+use toolhub_core::json::{self, JsonLimits};
+
+use crate::{json::Json, scope::Scope};
+
+/// JSON-RPC: the message is not JSON.
+const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC: the JSON is not a message.
+const INVALID_REQUEST: i32 = -32600;
+
+/// The parts of a message that do not depend on its method.
+#[derive(Deserialize)]
+pub(super) struct Envelope<'a> {
+    /// Absent in a response.
+    #[serde(borrow, default)]
+    pub(super) method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+}
+
+/// A message that is answered with an error before it is handled.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    code: i32,
+    message: String,
+    data: Option<Value>,
+}
+
+impl<'a> Envelope<'a> {
+    pub(super) fn read(body: &'a [u8], limits: JsonLimits) -> Result<Self, Refusal> {
+        if body.trim_ascii_start().starts_with(b"[") {
+            return Err(Refusal::bad(INVALID_REQUEST, "batches are not supported; send one message per request"));
+        }
+        json::count_values(body, limits).map_err(|error| Refusal::bad(PARSE_ERROR, error.to_string()))?;
+        serde_json::from_slice(body).map_err(|error| match error.is_data() {
+            true => Refusal::not_a_message(),
+            false => Refusal::bad(PARSE_ERROR, format!("the body is not JSON: {error}")),
+        })
+    }
+
+    /// The scope that its sender needs; `None` if any that may list or call is enough.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        match self.method.as_deref()? {
+            "tools/call" | "resources/read" | "prompts/get" | "completion/complete" | "tasks/update"
+            | "tasks/cancel" => Some(Scope::ToolsCall),
+            "initialize" | "server/discover" | "ping" => None,
+            method if method.starts_with("notifications/") => None,
+            _ => Some(Scope::ToolsRead),
+        }
+    }
+
+    /// The protocol version that the message itself names, as those of the modern era do.
+    pub(super) fn version(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Params {
+            #[serde(rename = "_meta")]
+            meta: Meta,
+        }
+        #[derive(Deserialize)]
+        struct Meta {
+            #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
+            version: String,
+        }
+        serde_json::from_str::<Params>(self.params?.get()).ok().map(|params| params.meta.version)
+    }
+}
+
+impl Refusal {
+    pub(super) fn not_a_message() -> Self {
+        Self::bad(INVALID_REQUEST, "the body is not a JSON-RPC message")
+    }
+
+    pub(super) fn no_session() -> Self {
+        Self::bad(INVALID_REQUEST, "the header `Mcp-Session-Id` is missing; send `initialize` first")
+    }
+
+    pub(super) fn initialized_already() -> Self {
+        Self::bad(INVALID_REQUEST, "the session is initialized already; open another one without `Mcp-Session-Id`")
+    }
+
+    pub(super) fn id_in_use() -> Self {
+        Self::bad(INVALID_REQUEST, "a request with this id is still in flight in this session")
+    }
+
+    /// The version is not one of those that are known.
+    pub(super) fn unknown_version(requested: &str) -> Self {
+        let supported: Vec<&str> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+        let message = format!("the protocol version is not supported; known are {}", supported.join(", "));
+        let data = json!({"supported": supported, "requested": requested});
+        Self { data: Some(data), ..Self::bad(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0, message) }
+    }
+
+    fn bad(code: i32, message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code, message: message.into(), data: None }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if let Some(data) = self.data {
+            error["data"] = data;
+        }
+        (self.status, Json(json!({"jsonrpc": "2.0", "id": null, "error": error}))).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: JsonLimits = JsonLimits { values: 100, depth: 8 };
+
+    #[track_caller]
+    fn check(body: &str, expected: Result<Option<Scope>, &str>) {
+        let read = Envelope::read(body.as_bytes(), LIMITS).map(|envelope| envelope.scope());
+        match (read, expected) {
+            (Ok(scope), Ok(expected)) => assert_eq!(scope, expected, "{body}"),
+            (Err(refusal), Err(expected)) => assert!(refusal.message.contains(expected), "{body}: {}", refusal.message),
+            (read, _) => panic!("{body}: {read:?}"),
+        }
+    }
+
+    #[test]
+    fn a_message_says_what_its_sender_must_be_allowed_to_do() {
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#, Ok(Some(Scope::ToolsCall)));
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, Ok(Some(Scope::ToolsRead)));
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"some/thing"}"#, Ok(Some(Scope::ToolsRead)));
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#, Ok(None));
+        check(r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, Ok(None));
+        check(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Ok(None));
+        check(r#" [{"jsonrpc":"2.0"}]"#, Err("send one message"));
+        check(r#"{"jsonrpc":"2.0""#, Err("not JSON"));
+        check(r#"{"method":1}"#, Err("not a JSON-RPC message"));
+        check(&format!("{}1{}", "[".repeat(20), "]".repeat(20)).replacen('[', "{\"a\":[", 1), Err("deep"));
+    }
+}

@@ -1,0 +1,196 @@
+//! Protocol versions before 2026-07-28: sessions, their event streams, and messages of clients about requests in flight.
+//!
+//! In: HTTP requests. Out: responses. Each request is served by itself; an answer that is ready soon is JSON, any other one is an event
+//! stream that can be resumed.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::Bytes,
+    http::{HeaderValue, StatusCode, request::Parts},
+    response::{
+        IntoResponse, Response, Sse,
+        sse::{Event, KeepAlive},
+    },
+};
+use futures_util::{Stream, stream};
+use rmcp::{
+    ServerHandler,
+    model::{
+        ClientJsonRpcMessage, ClientRequest, GetExtensions, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest,
+        ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+    },
+    service::serve_directly_with_ct,
+};
+
+use super::{
+    envelope::Refusal,
+    message_log::Reader,
+    request::McpRequest,
+    request_transport::RequestTransport,
+    server::HubServer,
+    sessions::{OpenStream, Session, Sessions, TooMany},
+};
+use crate::{
+    json::Json,
+    problem::{Code, Problem},
+    sse::KEEP_ALIVE_INTERVAL,
+};
+
+/// The header with the id of a session.
+pub(super) const SESSION_HEADER: &str = "mcp-session-id";
+/// The header with the last event that a client has received.
+const LAST_EVENT_HEADER: &str = "last-event-id";
+/// How long an answer may take before the response becomes an event stream.
+const STREAM_AFTER: Duration = Duration::from_millis(500);
+/// When a client should reconnect to a stream that was cut off.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+
+/// Serves the legacy era.
+pub(super) struct Legacy {
+    pub(super) server: HubServer,
+    pub(super) sessions: Arc<Sessions>,
+}
+
+impl Legacy {
+    /// Opens a session.
+    fn initialize(&self, request: &McpRequest, id: RequestId, mut params: InitializeRequestParams) -> Response {
+        let answer = match self.server.negotiate_initialize(&params) {
+            Ok(answer) => answer,
+            Err(error) => return Json(ServerJsonRpcMessage::error(error, Some(id))).into_response(),
+        };
+        params.protocol_version = answer.protocol_version.clone();
+        let session = match self.sessions.open(&request.principal, params) {
+            Ok(session) => session,
+            Err(too_many) => return Problem::from(too_many).into_response(),
+        };
+        let mut response =
+            Json(ServerJsonRpcMessage::response(ServerResult::InitializeResult(answer), id)).into_response();
+        if let Ok(value) = HeaderValue::try_from(&*session) {
+            response.headers_mut().insert(SESSION_HEADER, value);
+        }
+        response
+    }
+
+    /// Answers a POST.
+    pub(super) async fn post(&self, parts: Parts, body: &Bytes, request: &McpRequest) -> Response {
+        let Ok(message) = serde_json::from_slice::<ClientJsonRpcMessage>(body) else {
+            return Refusal::not_a_message().into_response();
+        };
+        match (&request.session, message) {
+            (None, JsonRpcMessage::Request(JsonRpcRequest { id, request: ClientRequest::InitializeRequest(opening), .. })) => {
+                self.initialize(request, id, opening.params)
+            }
+            (None, _) => Refusal::no_session().into_response(),
+            (Some(_), JsonRpcMessage::Request(JsonRpcRequest { request: ClientRequest::InitializeRequest(_), .. })) => {
+                Refusal::initialized_already().into_response()
+            }
+            (Some(session), JsonRpcMessage::Request(mut message)) => {
+                message.request.extensions_mut().insert(parts);
+                self.serve(session, message).await
+            }
+            (Some(session), message) => {
+                session.deliver(message);
+                StatusCode::ACCEPTED.into_response()
+            }
+        }
+    }
+
+    /// Serves one request of a session.
+    async fn serve(&self, session: &Arc<Session>, request: JsonRpcRequest<ClientRequest>) -> Response {
+        let (guard, inbox) = match session.begin(request.id.clone()) {
+            Ok(begun) => begun,
+            Err(TooMany::SameId) => return Refusal::id_in_use().into_response(),
+            Err(too_many) => return Problem::from(too_many).into_response(),
+        };
+        let (log, number) = (guard.log().clone(), guard.stream());
+        let transport = RequestTransport::new(JsonRpcMessage::Request(request), session.clone(), (guard, inbox));
+        let (client, ended) = (session.client.clone(), session.ended.child_token());
+        let running = serve_directly_with_ct(self.server.clone(), transport, Some(client), ended);
+        tokio::spawn(running.waiting());
+        match tokio::time::timeout(STREAM_AFTER, log.read_from(0).next()).await {
+            Ok(Some((_, message, true))) => json_message(&message),
+            Ok(None) => unknown_session().into_response(),
+            Ok(Some(_)) | Err(_) => {
+                session.keep_stream(number, log.clone());
+                // An event before the first message, so that a client can resume from it.
+                let first = (session.client.protocol_version >= ProtocolVersion::V_2025_11_25)
+                    .then(|| Event::default().id(format!("{number}-0")).retry(RECONNECT_DELAY).data(""));
+                event_stream(session, number, first, log.read_from(0))
+            }
+        }
+    }
+
+    /// Answers a GET: resumes a stream, or opens the stream of the session.
+    pub(super) fn get(parts: &Parts, session: &Arc<Session>) -> Response {
+        let last = parts.headers.get(LAST_EVENT_HEADER).and_then(|value| value.to_str().ok());
+        let resumed = last.and_then(|last| {
+            let (stream, events) = last.split_once('-')?;
+            let stream = stream.parse().ok()?;
+            Some((stream, session.resume(stream, events.parse().ok()?)?))
+        });
+        match resumed {
+            Some((number, reader)) => event_stream(session, number, None, reader),
+            None => session_stream(session),
+        }
+    }
+}
+
+fn json_message(message: &str) -> Response {
+    ([(axum::http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], message.to_owned())
+        .into_response()
+}
+
+/// The messages of a request as an event stream. The id of an event is the stream and the number of messages up to it.
+fn event_stream(session: &Arc<Session>, number: u64, first: Option<Event>, reader: Reader) -> Response {
+    let open = session.open_stream();
+    let messages = stream::unfold((reader, open), move |(mut reader, open): (Reader, OpenStream)| async move {
+        let (event, message, _) = reader.next().await?;
+        let event = Event::default().id(format!("{number}-{}", event + 1)).data(&*message);
+        Some((event, (reader, open)))
+    });
+    sse_response(stream::StreamExt::chain(stream::iter(first), messages))
+}
+
+/// The stream of a session: open until the session or the client ends it.
+fn session_stream(session: &Arc<Session>) -> Response {
+    let (ended, open) = (session.ended.clone(), session.open_stream());
+    sse_response(stream::unfold(open, move |open| {
+        let ended = ended.clone();
+        async move {
+            ended.cancelled().await;
+            drop(open);
+            None::<(Event, OpenStream)>
+        }
+    }))
+}
+
+fn sse_response(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    let events = futures_util::StreamExt::map(events, Ok::<_, std::convert::Infallible>);
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL).text("ka")).into_response()
+}
+
+impl From<TooMany> for Problem {
+    fn from(too_many: TooMany) -> Self {
+        use toolhub_core::{CallError, ErrorKind};
+        let text = match too_many {
+            TooMany::Sessions => "as many MCP sessions are open as there may be (`mcp_endpoint.max_sessions`)",
+            TooMany::SessionsOfCaller => {
+                "this caller has as many MCP sessions open as it may (`mcp_endpoint.max_sessions_per_caller`)"
+            }
+            TooMany::Requests | TooMany::SameId => "as many requests of this MCP session are in flight as there may be",
+        };
+        let mut error = CallError::new(ErrorKind::Overloaded).operator(text);
+        error.retry_after = Some(RETRY_AFTER);
+        Self::from(error)
+    }
+}
+
+/// The same for a session that has ended, that never existed, and that another caller owns.
+pub(super) fn unknown_session() -> Problem {
+    Problem::new(Code::SESSION_NOT_FOUND, "there is no such session, or it has ended")
+        .hint("send `initialize` again, without the header `Mcp-Session-Id`")
+}
+
+/// When a client should try again if too much is open.
+const RETRY_AFTER: Duration = Duration::from_secs(30);

@@ -1,0 +1,71 @@
+//! The transport of one request: `rmcp` serves each request of a session by itself.
+//!
+//! In: the request, and what its client sends about it later: answers to requests of the server, a cancellation. Out: the messages of
+//! the server, in the log of the request. Nothing here waits for a reader.
+
+use std::{convert::Infallible, sync::Arc};
+
+use rmcp::{
+    RoleServer,
+    model::{ClientJsonRpcMessage, JsonRpcMessage},
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::sessions::{RequestGuard, Session};
+
+pub(super) struct RequestTransport {
+    request: Option<ClientJsonRpcMessage>,
+    // Bounded by the requests of the server: there is one answer to each, and one cancellation.
+    inbox: UnboundedReceiver<ClientJsonRpcMessage>,
+    session: Arc<Session>,
+    guard: RequestGuard,
+    has_ended: bool,
+}
+
+impl RequestTransport {
+    pub(super) fn new(
+        request: ClientJsonRpcMessage,
+        session: Arc<Session>,
+        (guard, inbox): (RequestGuard, UnboundedReceiver<ClientJsonRpcMessage>),
+    ) -> Self {
+        Self { request: Some(request), inbox, session, guard, has_ended: false }
+    }
+}
+
+impl Transport<RoleServer> for RequestTransport {
+    type Error = Infallible;
+
+    // `rmcp` calls this in order and awaits the futures in any order, so the message is added here.
+    fn send(
+        &mut self,
+        mut item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &mut item {
+            // `rmcp` counts per request; the client knows the session only.
+            request.id = self.session.add_server_request(self.guard.id(), request.id.clone());
+        }
+        let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        if let Ok(text) = serde_json::to_string(&item) {
+            self.guard.log().push(text);
+        }
+        if is_answer {
+            self.has_ended = true;
+            self.guard.log().end();
+        }
+        std::future::ready(Ok(()))
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        if let Some(request) = self.request.take() {
+            return Some(request);
+        }
+        if self.has_ended { None } else { self.inbox.recv().await }
+    }
+
+    async fn close(&mut self) -> Result<(), Infallible> {
+        self.guard.log().end();
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! What an outcome becomes in the protocol: the only place that decides it.
+//!
+//! In: an outcome. Out: a result; `isError` with the text of the error table for everything a model can repair or work around; a
+//! JSON-RPC error only for an unknown tool and for faults of this server.
+
+use rmcp::{
+    ErrorData,
+    model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject},
+};
+use serde_json::{Value, json};
+use toolhub_core::{CallError, Content, ErrorKind, Outcome, Tool};
+
+use super::{
+    call::{THREAD_ARGUMENT, THREAD_META},
+    request::McpRequest,
+};
+
+/// The scheme of addresses of artifacts.
+const ARTIFACTS: &str = "toolhub://artifacts/";
+/// `_meta` key of the page where a person decides about a call.
+const APPROVAL_META: &str = "dev.toolhub/approvalUrl";
+
+/// The result of a call. `is_minted`: the caller named no thread.
+pub(super) fn of(
+    outcome: Outcome,
+    tool: &Tool,
+    request: &McpRequest,
+    is_minted: bool,
+) -> Result<CallToolResponse, ErrorData> {
+    let mut result = match &outcome.error {
+        Some(error) if is_fault(error.kind) => return Err(fault(error)),
+        Some(error) => refusal(&outcome, error, request),
+        None => success(&outcome, tool),
+    };
+    if let Some(thread) = outcome.thread.as_ref().filter(|_| is_minted) {
+        let text = format!("Thread: {thread}. Pass it as `{THREAD_ARGUMENT}` in the next calls of this conversation.");
+        result.content.push(ContentBlock::text(text));
+        meta(&mut result).insert(THREAD_META.into(), thread.as_str().into());
+    }
+    Ok(CallToolResponse::Complete(result))
+}
+
+/// Whether the fault is this server's, so that no change of the call helps.
+fn is_fault(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Internal | ErrorKind::StoreUnavailable | ErrorKind::StateUnreadable)
+}
+
+/// The JSON-RPC error for a fault of this server. The text for operators stays in the log and the journal.
+pub(super) fn fault(error: &CallError) -> ErrorData {
+    ErrorData::internal_error(error.model.clone(), Some(json!({"code": error.kind.name()})))
+}
+
+/// A call that did not succeed.
+fn refusal(outcome: &Outcome, error: &CallError, request: &McpRequest) -> CallToolResult {
+    let mut text = outcome.model_text().into_owned();
+    let approval = error.approval().filter(|_| error.kind == ErrorKind::ApprovalRequired);
+    if let Some(approval) = approval {
+        text.push_str(&format!("\nApproval: {approval}."));
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    if let Some(approval) = approval {
+        let url = format!("{}/ui/approvals/{approval}", request.base_url);
+        let link = json!({
+            "type": "resource_link", "uri": url, "name": approval, "title": "Decide about this call",
+            "mimeType": "text/html", "annotations": {"audience": ["user"]},
+        });
+        result.content.extend(serde_json::from_value::<ContentBlock>(link).ok());
+        meta(&mut result).insert(APPROVAL_META.into(), url.into());
+    }
+    meta(&mut result).insert("dev.toolhub/code".into(), error.kind.name().into());
+    result
+}
+
+/// A call that succeeded.
+fn success(outcome: &Outcome, tool: &Tool) -> CallToolResult {
+    let has_artifact = outcome.content.iter().any(|block| matches!(block, Content::Artifact { .. }));
+    let mut content: Vec<ContentBlock> = outcome.content.iter().filter_map(block).collect();
+    let has_text = outcome.content.iter().any(|block| matches!(block, Content::Text { .. }));
+    if content.is_empty() || (!has_text && !outcome.output.is_null() && !has_artifact) {
+        content.insert(0, ContentBlock::text(output_text(&outcome.output)));
+    }
+    let mut result = CallToolResult::success(content);
+    // Clients of the legacy era accept objects only.
+    if outcome.output.is_object() && !has_artifact && tool.definition.name.len() > 0 {
+        result.structured_content = Some(outcome.output.clone());
+    }
+    result
+}
+
+fn output_text(output: &Value) -> String {
+    match output {
+        Value::Null => "done".to_owned(),
+        Value::String(text) => text.clone(),
+        output => output.to_string(),
+    }
+}
+
+fn block(content: &Content) -> Option<ContentBlock> {
+    let block = match content {
+        Content::Artifact { id, mime_type, bytes } => json!({
+            "type": "resource_link", "uri": format!("{ARTIFACTS}{id}"), "name": id, "mimeType": mime_type, "size": bytes,
+            "description": "The whole content, which is too long for a model",
+        }),
+        // The other blocks have the form of the protocol already.
+        content => serde_json::to_value(content).ok()?,
+    };
+    serde_json::from_value(block).ok()
+}
+
+fn meta(result: &mut CallToolResult) -> &mut MetaObject {
+    result.meta.get_or_insert_default()
+}

@@ -1,0 +1,69 @@
+//! The hub as `rmcp` sees it: one handler per method of the protocol.
+
+use std::sync::Arc;
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CacheScope, CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+        ServerCapabilities, ServerConfig, Tool, ToolsCapability,
+    },
+    service::RequestContext,
+};
+use toolhub_core::ToolHub;
+
+use super::{call, request::McpRequest, tool_list::ToolList};
+use crate::settings::Settings;
+
+/// How long a client may use a list of tools without asking again, in milliseconds.
+const LIST_TTL_MS: u64 = 60_000;
+
+/// The hub, as an MCP server. Cheap to clone: there is one per session.
+#[derive(Clone)]
+pub(super) struct HubServer(Arc<Inner>);
+
+struct Inner {
+    hub: ToolHub,
+    tools: ToolList,
+    version: String,
+}
+
+impl HubServer {
+    pub(super) fn new(hub: &ToolHub, settings: &Settings) -> Self {
+        let (hub, tools, version) = (hub.clone(), ToolList::new(hub), settings.build.version.clone());
+        Self(Arc::new(Inner { hub, tools, version }))
+    }
+}
+
+impl ServerHandler for HubServer {
+    fn get_info(&self) -> ServerConfig {
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.tools = Some(ToolsCapability::default());
+        let implementation = Implementation::new("toolhub", self.0.version.clone()).with_title("Toolhub");
+        ServerConfig::new(capabilities).with_server_info(implementation)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let request = McpRequest::of(&context)?;
+        let thread = call::named_thread(&request, &context.meta)?;
+        let mut list = ListToolsResult::with_all_items(self.0.tools.list(&request, thread.as_ref()).await?);
+        (list.ttl_ms, list.cache_scope) = (Some(LIST_TTL_MS), Some(CacheScope::Private));
+        Ok(list)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.0.tools.get(name)
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        call::run(&self.0.hub, params, context).await
+    }
+}

@@ -1,0 +1,345 @@
+//! The sessions of clients of the legacy era: who owns each, its thread, and what is in flight.
+//!
+//! In: new sessions and their owners, requests, and what clients send about them. Out: the same session for its owner only; for every
+//! other caller a session that does not exist. A session is an entry of a table: it has no task of its own, and one that is not used is
+//! removed.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use rmcp::model::{ClientJsonRpcMessage, InitializeRequestParams, RequestId};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    time::Instant,
+};
+use toolhub_core::{
+    CancellationToken,
+    count_by_key::CountByKey,
+    ids::{Caller, Tenant, ThreadId},
+    tasks,
+};
+
+use super::message_log::{MessageLog, Reader};
+use crate::{scope::Principal, settings::McpSettings};
+
+/// For so long after an answer its stream can be resumed.
+const RESUME_TIME: Duration = Duration::from_secs(60);
+/// How often unused sessions and answers are removed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum number of requests in flight in a session.
+const MAX_IN_FLIGHT: usize = 256;
+/// Maximum number of answered streams of a session that can be resumed.
+const MAX_RESUMABLE: usize = 16;
+
+/// Who may use a session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Owner(Tenant, Caller);
+
+impl Owner {
+    fn of(principal: &Principal) -> Self {
+        Self(principal.tenant.clone(), principal.caller.clone())
+    }
+}
+
+/// All sessions.
+pub(super) struct Sessions {
+    idle_time: Duration,
+    max: usize,
+    max_per_caller: usize,
+    stopping: CancellationToken,
+    is_swept: AtomicBool,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    open: HashMap<Arc<str>, Arc<Session>>,
+    by_owner: CountByKey<Owner>,
+}
+
+/// A session.
+pub(super) struct Session {
+    owner: Owner,
+    /// The thread of its calls.
+    pub(super) thread: ThreadId,
+    /// What the client said at `initialize`, with the protocol version that was agreed on.
+    pub(super) client: InitializeRequestParams,
+    /// Cancelled when the session ends.
+    pub(super) ended: CancellationToken,
+    activity: Mutex<Activity>,
+}
+
+struct Activity {
+    last_use: Instant,
+    next_stream: u64,
+    /// Where messages for a request go, by its id.
+    in_flight: HashMap<RequestId, UnboundedSender<ClientJsonRpcMessage>>,
+    next_server_request: i64,
+    /// Requests of the server that wait for an answer: the request of the client they belong to, and their id there.
+    server_requests: HashMap<RequestId, (RequestId, RequestId)>,
+    /// The streams that can be resumed, by number.
+    streams: BTreeMap<u64, Arc<MessageLog>>,
+    open_streams: usize,
+}
+
+/// Why a session or a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TooMany {
+    /// Sessions of all callers.
+    Sessions,
+    /// Sessions of this caller.
+    SessionsOfCaller,
+    /// Requests in flight in this session.
+    Requests,
+    /// The id of the request is in use.
+    SameId,
+}
+
+impl Sessions {
+    pub(super) fn new(settings: &McpSettings, stopping: &CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            idle_time: settings.session_idle,
+            max: settings.max_sessions,
+            max_per_caller: settings.max_sessions_per_caller,
+            stopping: stopping.clone(),
+            is_swept: AtomicBool::new(false),
+            table: Mutex::default(),
+        })
+    }
+
+    /// Opens a session. Returns its id, which cannot be guessed.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        principal: &Principal,
+        client: InitializeRequestParams,
+    ) -> Result<Arc<str>, TooMany> {
+        let owner = Owner::of(principal);
+        let mut table = self.lock();
+        if table.by_owner.of(&owner) >= self.max_per_caller {
+            return Err(TooMany::SessionsOfCaller);
+        }
+        if table.by_owner.total() >= self.max {
+            return Err(TooMany::Sessions);
+        }
+        table.by_owner.add(&owner, 1);
+        let thread = ThreadId::mint();
+        // Random, and independent of the thread, which others may see.
+        let id: Arc<str> = ThreadId::mint().as_str().replacen("th_", "mcp_", 1).into();
+        let session = Session {
+            owner,
+            thread,
+            client,
+            ended: self.stopping.child_token(),
+            activity: Mutex::new(Activity {
+                last_use: Instant::now(),
+                next_stream: 0,
+                in_flight: HashMap::new(),
+                next_server_request: 0,
+                server_requests: HashMap::new(),
+                streams: BTreeMap::new(),
+                open_streams: 0,
+            }),
+        };
+        table.open.insert(id.clone(), Arc::new(session));
+        drop(table);
+        self.sweep_in_background();
+        Ok(id)
+    }
+
+    /// The session with this id, if the caller owns it.
+    pub(super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
+        let session = self.lock().open.get(id).cloned()?;
+        if session.owner != Owner::of(principal) {
+            return None;
+        }
+        session.lock().last_use = Instant::now();
+        Some(session)
+    }
+
+    /// Ends a session and what is in flight in it.
+    pub(super) fn close(&self, id: &str) {
+        let mut table = self.lock();
+        if let Some(session) = table.open.remove(id) {
+            table.by_owner.subtract(&session.owner, 1);
+            session.ended.cancel();
+        }
+    }
+
+    /// Removes unused sessions while there are any.
+    fn sweep_in_background(self: &Arc<Self>) {
+        if self.is_swept.swap(true, Relaxed) {
+            return;
+        }
+        let (sessions, stopping) = (Arc::downgrade(self), self.stopping.clone());
+        tasks::spawn("MCP sessions", stopping, move |stop| Box::pin(sweep_until_stopped(sessions.clone(), stop)));
+    }
+
+    fn sweep(&self) {
+        let now = Instant::now();
+        let mut table = self.lock();
+        let idle: Vec<Arc<str>> = {
+            let sessions = table.open.iter();
+            let idle = sessions.filter(|(_, session)| session.lock().sweep(now, self.idle_time));
+            idle.map(|(id, _)| id.clone()).collect()
+        };
+        for id in idle {
+            if let Some(session) = table.open.remove(&id) {
+                table.by_owner.subtract(&session.owner, 1);
+                session.ended.cancel();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn sweep_until_stopped(sessions: Weak<Sessions>, stopping: CancellationToken) {
+    while stopping.run_until_cancelled(tokio::time::sleep(SWEEP_INTERVAL)).await.is_some() {
+        let Some(sessions) = sessions.upgrade() else { return };
+        sessions.sweep();
+    }
+}
+
+impl Session {
+    /// Begins a request. Its messages arrive at the receiver.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        id: RequestId,
+    ) -> Result<(RequestGuard, UnboundedReceiver<ClientJsonRpcMessage>), TooMany> {
+        let mut activity = self.lock();
+        if activity.in_flight.contains_key(&id) {
+            return Err(TooMany::SameId);
+        }
+        if activity.in_flight.len() >= MAX_IN_FLIGHT {
+            return Err(TooMany::Requests);
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        activity.in_flight.insert(id.clone(), sender);
+        let stream = activity.next_stream;
+        activity.next_stream += 1;
+        let log = Arc::<MessageLog>::default();
+        Ok((RequestGuard { session: self.clone(), id, stream, log }, receiver))
+    }
+
+    /// Registers a request of the server that belongs to a request in flight. Returns the id it is sent with.
+    pub(super) fn add_server_request(&self, request: &RequestId, id: RequestId) -> RequestId {
+        let mut activity = self.lock();
+        activity.next_server_request += 1;
+        let sent = RequestId::Number(activity.next_server_request);
+        activity.server_requests.insert(sent.clone(), (request.clone(), id));
+        sent
+    }
+
+    /// Passes an answer to a request of the server, or a cancellation, on to the request it belongs to.
+    pub(super) fn deliver(&self, mut message: ClientJsonRpcMessage) {
+        use rmcp::model::{ClientNotification::CancelledNotification, JsonRpcMessage};
+        let mut activity = self.lock();
+        let request = match &mut message {
+            JsonRpcMessage::Response(response) => activity.answered(&mut response.id),
+            JsonRpcMessage::Error(error) => error.id.as_mut().and_then(|id| activity.answered(id)),
+            JsonRpcMessage::Notification(notification) => match &notification.notification {
+                CancelledNotification(cancelled) => cancelled.params.request_id.clone(),
+                _ => None,
+            },
+            JsonRpcMessage::Request(_) => None,
+        };
+        if let Some(sender) = request.and_then(|request| activity.in_flight.get(&request)) {
+            let _ = sender.send(message);
+        }
+    }
+
+    /// Lets a stream be resumed, also for a while after its answer.
+    pub(super) fn keep_stream(&self, number: u64, log: Arc<MessageLog>) {
+        let mut activity = self.lock();
+        activity.streams.insert(number, log);
+        while activity.streams.len() > MAX_IN_FLIGHT + MAX_RESUMABLE {
+            activity.streams.pop_first();
+        }
+    }
+
+    /// Resumes a stream after a number of messages.
+    pub(super) fn resume(&self, stream: u64, received: usize) -> Option<Reader> {
+        self.lock().streams.get(&stream).map(|log| log.read_from(received))
+    }
+
+    /// Keeps the session open while a stream of it is.
+    pub(super) fn open_stream(self: &Arc<Self>) -> OpenStream {
+        self.lock().open_streams += 1;
+        OpenStream(self.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Activity {
+    /// Takes the request that an answer belongs to, and gives the answer the id it has there.
+    fn answered(&mut self, id: &mut RequestId) -> Option<RequestId> {
+        let (request, original) = self.server_requests.remove(id)?;
+        *id = original;
+        Some(request)
+    }
+
+    /// Forgets answers that are too old. Returns whether the session is unused.
+    fn sweep(&mut self, now: Instant, idle_time: Duration) -> bool {
+        let is_old = |ended: Instant| now.duration_since(ended) >= RESUME_TIME;
+        self.streams.retain(|_, log| !log.ended_at().is_some_and(is_old));
+        let is_used = !self.in_flight.is_empty() || self.open_streams > 0;
+        !is_used && now.duration_since(self.last_use) >= idle_time
+    }
+}
+
+/// A request in flight. Ends with it.
+pub(super) struct RequestGuard {
+    session: Arc<Session>,
+    id: RequestId,
+    stream: u64,
+    log: Arc<MessageLog>,
+}
+
+impl RequestGuard {
+    pub(super) fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    /// The messages of the server about the request.
+    pub(super) fn log(&self) -> &Arc<MessageLog> {
+        &self.log
+    }
+
+    /// The number of its stream in the session.
+    pub(super) fn stream(&self) -> u64 {
+        self.stream
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        // Without an answer, if the session has ended.
+        self.log.end();
+        let mut activity = self.session.lock();
+        activity.in_flight.remove(&self.id);
+        activity.server_requests.retain(|_, (request, _)| *request != self.id);
+        activity.last_use = Instant::now();
+    }
+}
+
+/// An open event stream of a session.
+pub(super) struct OpenStream(Arc<Session>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let mut activity = self.0.lock();
+        activity.open_streams -= 1;
+        activity.last_use = Instant::now();
+    }
+}

@@ -1,0 +1,113 @@
+//! The tools that a client is shown.
+//!
+//! In: a request and its thread. Out: with a thread exactly the tools that are available in it; without one, all that are not withheld:
+//! the call decides whether its dependencies have succeeded. Definitions are converted once per registration.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rmcp::{ErrorData, model::Tool};
+use serde_json::{Value, json};
+use toolhub_core::{
+    OfferOptions, StatusScope, ToolFilter, ToolHub, ToolName, Tools,
+    export::{self, Format},
+    ids::ThreadId,
+    status::ToolStatus,
+};
+
+use super::{call::THREAD_ARGUMENT, request::McpRequest, result};
+
+/// The tools of a hub, as MCP tools.
+pub(super) struct ToolList {
+    hub: ToolHub,
+    converted: Mutex<Converted>,
+}
+
+/// The converted tools of one state of the registry.
+#[derive(Default)]
+struct Converted {
+    from: Option<Arc<Tools>>,
+    tools: Arc<HashMap<ToolName, Entry>>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    registered: Arc<toolhub_core::Tool>,
+    tool: Tool,
+    /// With the argument that names a thread, if the tool needs one.
+    with_thread: Option<Tool>,
+}
+
+impl ToolList {
+    pub(super) fn new(hub: &ToolHub) -> Self {
+        Self { hub: hub.clone(), converted: Mutex::default() }
+    }
+
+    /// One tool.
+    pub(super) fn get(&self, name: &str) -> Option<Tool> {
+        self.converted().get(name).map(|entry| entry.tool.clone())
+    }
+
+    /// The tools for a request, by name.
+    pub(super) async fn list(&self, request: &McpRequest, thread: Option<&ThreadId>) -> Result<Vec<Tool>, ErrorData> {
+        let tenant = &request.principal.tenant;
+        let names: Vec<ToolName> = match thread {
+            Some(thread) => {
+                let options = OfferOptions::from(request.toolset.clone());
+                self.hub.offer_with(tenant, thread, &options).await.map_err(|error| result::fault(&error))?.names()
+            }
+            None => {
+                let statuses = self.hub.tool_statuses(StatusScope::Shared).await.map_err(|error| result::fault(&error))?;
+                let listed = statuses.into_iter().filter(|info| info.status == ToolStatus::Available);
+                listed.map(|info| info.tool_name).filter(|name| request.toolset.contains(name)).collect()
+            }
+        };
+        let converted = self.converted();
+        let entries = names.iter().filter_map(|name| converted.get(name));
+        Ok(entries
+            .map(|entry| match (&entry.with_thread, thread) {
+                (Some(tool), None) => tool.clone(),
+                _ => entry.tool.clone(),
+            })
+            .collect())
+    }
+
+    /// The converted tools of the registry as it is now.
+    fn converted(&self) -> Arc<HashMap<ToolName, Entry>> {
+        let current = self.hub.tools();
+        let mut converted = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !converted.from.as_ref().is_some_and(|from| Arc::ptr_eq(from, &current)) {
+            let known = |tool: &Arc<toolhub_core::Tool>| {
+                let entry = converted.tools.get(&tool.definition.name)?;
+                Arc::ptr_eq(&entry.registered, tool).then(|| entry.clone())
+            };
+            let tools = current.list(&ToolFilter::default()).into_iter();
+            let tools = tools.filter_map(|tool| Some((tool.definition.name.clone(), known(&tool).or_else(|| convert(tool))?)));
+            converted.tools = Arc::new(tools.collect());
+            converted.from = Some(current);
+        }
+        converted.tools.clone()
+    }
+}
+
+/// A tool as MCP describes it.
+fn convert(registered: Arc<toolhub_core::Tool>) -> Option<Entry> {
+    let exported = export::export(Format::Mcp, [&registered.definition]).pop()?;
+    let with_thread = registered.needs_thread().then(|| with_thread_argument(exported.clone())).flatten();
+    let with_thread = with_thread.and_then(|tool| serde_json::from_value(tool).ok());
+    Some(Entry { tool: serde_json::from_value(exported).ok()?, with_thread, registered })
+}
+
+/// Adds the optional argument that names a thread, unless the tool has one of that name.
+fn with_thread_argument(mut tool: Value) -> Option<Value> {
+    let schema = tool.get_mut("inputSchema")?.as_object_mut()?;
+    let properties = schema.entry("properties").or_insert_with(|| json!({})).as_object_mut()?;
+    if properties.contains_key(THREAD_ARGUMENT) {
+        return None;
+    }
+    let description = "The conversation this call belongs to. Leave it out in the first call; the answer names it.";
+    properties.insert(THREAD_ARGUMENT.into(), json!({"type": "string", "description": description}));
+    Some(tool)
+}

@@ -1,0 +1,285 @@
+//! The MCP endpoint: lists, calls, outcomes, threads and bad input, in both eras of the protocol.
+
+use serde_json::{Value, json};
+use toolhub_core::{CallContext, StatusScope, ToolError, dynamic, status::ToolStatus};
+use toolhub_server::{Scope, Server};
+
+use crate::{
+    support_api::{ApiFixture, api_fixture, send},
+    support_listener::{make_key, settings_with_keys},
+    support_mcp::{LEGACY, MODERN, McpClient, events, initialize_message},
+};
+
+/// A client of each era.
+async fn both(fixture: &ApiFixture) -> [McpClient; 2] {
+    [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")]
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn both_eras_list_and_call_the_tools_of_the_hub() {
+    let fixture = api_fixture().await;
+    for client in both(&fixture).await {
+        let list = client.result("tools/list", json!({})).await;
+        let names: Vec<&str> = list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert!(names.is_sorted() && names.contains(&"add") && names.contains(&"order"), "{names:?}");
+        let add = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "add").unwrap();
+        assert_eq!((&add["description"], &add["annotations"]["readOnlyHint"]), (&json!("Adds two numbers"), &json!(true)));
+        assert_eq!(add["inputSchema"]["required"], json!(["a", "b"]));
+        assert_eq!((&list["ttlMs"], &list["cacheScope"]), (&json!(60_000), &json!("private")));
+
+        let result = client.call("add", json!({"a": 1, "b": 2})).await;
+        assert_eq!((text(&result), &result["isError"]), ("3", &json!(false)));
+        assert_eq!(result["resultType"], if client.session.is_some() { Value::Null } else { "complete".into() });
+    }
+    let calls = fixture.get("/api/v1/calls?tool=add").await.expect_status(200);
+    assert_eq!(calls["items"].as_array().unwrap().len(), 2, "each call is in the journal");
+}
+
+#[tokio::test]
+async fn what_a_model_can_repair_is_a_result_and_what_it_cannot_is_an_error() {
+    let fixture = api_fixture().await;
+    for client in both(&fixture).await {
+        let result = client.call("add", json!({"a": "x", "b": 2})).await;
+        assert_eq!(result["isError"], true);
+        assert!(text(&result).contains("a: expected an integer"), "{result}");
+        let result = client.call("broken", json!({})).await;
+        assert_eq!((&result["isError"], &result["_meta"]["dev.toolhub/code"]), (&json!(true), &json!("tool_error")));
+        assert!(result["structuredContent"].is_null());
+        let error = client.error("tools/call", json!({"name": "ad", "arguments": {}})).await;
+        assert_eq!(error["code"], -32602);
+        assert!(error["message"].as_str().unwrap().contains("did you mean `add`"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn structured_output_comes_with_the_same_as_text() {
+    let fixture = api_fixture().await;
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let tool = |name: &str, output: Value| {
+        dynamic(name, json!({"type": "object"}), move |_: Value, _: CallContext| {
+            let output = output.clone();
+            async move { Ok::<_, ToolError>(output) }
+        })
+        .output_schema(schema.clone())
+        .read_only()
+    };
+    fixture.hub.register_all([tool("good", json!({"n": 1})), tool("odd", json!({"n": "one"}))]).unwrap();
+    for client in both(&fixture).await {
+        let result = client.call("good", json!({})).await;
+        assert_eq!((&result["structuredContent"], text(&result)), (&json!({"n": 1}), "{\"n\":1}"));
+        let result = client.call("odd", json!({})).await;
+        assert_eq!((&result["structuredContent"], text(&result)), (&Value::Null, "{\"n\":\"one\"}"));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_needs_approval_names_it_to_the_model_and_links_it_for_the_user() {
+    let fixture = api_fixture().await;
+    for client in both(&fixture).await {
+        let result = client.call("order", json!({"what": client.session.is_some()})).await;
+        let (model, user) = (text(&result), &result["content"][1]);
+        assert!(result["isError"] == true && model.contains("apr_") && !model.contains("http"), "{result}");
+        assert_eq!((&user["type"], &user["annotations"]["audience"]), (&json!("resource_link"), &json!(["user"])));
+        let url = user["uri"].as_str().unwrap();
+        assert!(url.starts_with("http://localhost/ui/approvals/apr_"), "{url}");
+        assert_eq!(result["_meta"]["dev.toolhub/approvalUrl"], url);
+
+        let id = url.rsplit('/').next().unwrap();
+        fixture.post(&format!("/api/v1/approvals/{id}"), json!({"outcome": "proceed_once"})).await.expect_status(200);
+        let result = client.call("order", json!({"what": client.session.is_some()})).await;
+        assert_eq!(result["isError"], false, "{result}");
+    }
+}
+
+#[tokio::test]
+async fn a_withheld_tool_is_not_listed_and_comes_back() {
+    let fixture = api_fixture().await;
+    let clients = both(&fixture).await;
+    let set = async |status| fixture.hub.set_tool_status("add", status, None, None, StatusScope::Shared).await.unwrap();
+    set(ToolStatus::Maintenance).await;
+    for client in &clients {
+        assert!(!client.names().await.contains(&"add".to_owned()));
+        assert_eq!(client.call("add", json!({"a": 1, "b": 1})).await["isError"], true);
+    }
+    set(ToolStatus::Available).await;
+    for client in &clients {
+        assert!(client.names().await.contains(&"add".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_session_has_a_thread_and_without_one_the_caller_names_it() {
+    let fixture = api_fixture().await;
+    let [legacy, modern] = both(&fixture).await;
+    // `report` waits for `look`: with a thread it is listed only after that, without one always.
+    assert!(!legacy.names().await.contains(&"report".to_owned()));
+    assert_eq!(legacy.call("report", json!({})).await["isError"], true);
+    legacy.call("look", json!({})).await;
+    assert!(legacy.names().await.contains(&"report".to_owned()));
+    assert_eq!(legacy.call("report", json!({})).await["isError"], false);
+    let other = McpClient::legacy(&fixture.router, "/mcp").await;
+    assert!(!other.names().await.contains(&"report".to_owned()), "another session has another thread");
+
+    let list = modern.result("tools/list", json!({})).await;
+    let report = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "report").unwrap();
+    assert_eq!(report["inputSchema"]["properties"]["thread_id"]["type"], "string");
+    let refused = modern.call("report", json!({})).await;
+    let thread = refused["_meta"]["dev.toolhub/threadId"].as_str().unwrap();
+    assert!(refused["content"].to_string().contains(thread), "{refused}");
+    let in_thread = |tool: &str| json!({"name": tool, "arguments": {}, "_meta": {"dev.toolhub/threadId": thread}});
+    modern.result("tools/call", in_thread("look")).await;
+    let result = modern.call("report", json!({"thread_id": thread})).await;
+    assert_eq!((&result["isError"], &result["_meta"]), (&json!(false), &Value::Null), "{result}");
+    let by_address = McpClient::modern(&fixture.router, &format!("/mcp/t/{thread}"));
+    assert!(by_address.names().await.contains(&"report".to_owned()));
+    let error = modern.error("tools/call", json!({"name": "report", "arguments": {"thread_id": "a b"}})).await;
+    assert_eq!(error["code"], -32602);
+}
+
+#[tokio::test]
+async fn a_session_belongs_to_its_caller_and_to_all_others_it_does_not_exist() {
+    let fixture = api_fixture().await;
+    let (ann, ann_key) = make_key("ann", "a", &[Scope::ToolsRead, Scope::ToolsCall]);
+    let (bob, bob_key) = make_key("bob", "a", &[Scope::ToolsRead, Scope::ToolsCall]);
+    let (eve, eve_key) = make_key("eve", "b", &[Scope::Admin]);
+    let mut settings = settings_with_keys([ann, bob, eve]);
+    settings.mcp.max_sessions_per_caller = 2;
+    let router = Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router();
+    let client = McpClient::modern(&router, "/mcp").key(&ann_key).initialize().await;
+    for foreign in [&bob_key, &eve_key] {
+        let mut taken = McpClient::modern(&router, "/mcp").key(foreign);
+        taken.session.clone_from(&client.session);
+        let message = taken.message("tools/list", json!({}));
+        let reply = taken.post(&message).await.expect_problem(404, "session_not_found");
+        taken.session = Some("mcp_never".into());
+        let unknown = taken.post(&message).await.expect_problem(404, "session_not_found");
+        assert_eq!(reply, unknown);
+        taken.session.clone_from(&client.session);
+        assert_eq!(taken.send("DELETE", None, &[]).await.status, 404);
+        assert_eq!(taken.send("GET", None, &[]).await.status, 404);
+    }
+    assert!(!client.names().await.is_empty());
+
+    let second = McpClient::modern(&router, "/mcp").key(&ann_key).initialize().await;
+    let third = McpClient::modern(&router, "/mcp").key(&ann_key);
+    let full = third.post(&initialize_message(LEGACY)).await;
+    full.expect_problem(503, "overloaded");
+    assert_eq!(full.header("retry-after"), "30");
+    McpClient::modern(&router, "/mcp").key(&bob_key).initialize().await;
+    assert_eq!(second.send("DELETE", None, &[]).await.status, 204);
+    assert_eq!(second.post(&second.message("tools/list", json!({}))).await.status, 404);
+    third.initialize().await;
+}
+
+#[tokio::test]
+async fn a_key_may_do_what_its_scopes_say() {
+    let fixture = api_fixture().await;
+    let (reader, reader_key) = make_key("reader", "a", &[Scope::ToolsRead]);
+    let (caller, caller_key) = make_key("caller", "a", &[Scope::ToolsCall]);
+    let (other, other_key) = make_key("other", "a", &[Scope::StateRead]);
+    let settings = settings_with_keys([reader, caller, other]);
+    let router = Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router();
+    let client = |key: &str| McpClient::modern(&router, "/mcp").key(key);
+    let check = async |key: &str, method: &str, params: Value, scope: Option<&str>| {
+        let client = client(key);
+        let reply = client.post(&client.message(method, params)).await;
+        match scope {
+            None => assert_eq!(reply.status, 200, "{method}: {reply:?}"),
+            Some(scope) => {
+                reply.expect_problem(403, "forbidden");
+                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+                assert_eq!(reply.header("www-authenticate"), challenge);
+            }
+        }
+    };
+    let add = json!({"name": "add", "arguments": {"a": 1, "b": 2}});
+    check(&reader_key, "tools/list", json!({}), None).await;
+    check(&reader_key, "tools/call", add.clone(), Some("tools:call")).await;
+    check(&caller_key, "tools/call", add, None).await;
+    check(&caller_key, "tools/list", json!({}), Some("tools:read")).await;
+    check(&caller_key, "server/discover", json!({}), None).await;
+    check(&other_key, "server/discover", json!({}), Some("tools:read")).await;
+    let anonymous = McpClient::modern(&router, "/mcp");
+    assert_eq!(anonymous.post(&anonymous.message("tools/list", json!({}))).await.status, 401);
+}
+
+#[tokio::test]
+async fn bad_input_gets_an_error_that_says_what_is_wrong() {
+    let fixture = api_fixture().await;
+    let [legacy, modern] = both(&fixture).await;
+    let raw = async |body: &str, headers: &[(&str, &str)]| {
+        send(&fixture.router, "POST", "/mcp", Some(body.to_owned()), headers).await
+    };
+    let check = async |body: &str, headers: &[(&str, &str)], status: u16, code: i64, text: &str| {
+        let reply = raw(body, headers).await;
+        let error = reply.expect_status(status)["error"].clone();
+        assert_eq!(error["code"], code, "{body}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(text), "{body}: {error}");
+    };
+    check("{", &[], 400, -32700, "not JSON").await;
+    check("[]", &[], 400, -32600, "one message").await;
+    check("{\"a\":", &[], 400, -32700, "not JSON").await;
+    let deep = format!("{{\"a\":{}1{}}}", "[".repeat(70), "]".repeat(70));
+    check(&deep, &[], 400, -32700, "64").await;
+    check(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, &[], 400, -32600, "`initialize` first").await;
+    check(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, &[("mcp-protocol-version", "1999-01-01")], 400, -32022, MODERN).await;
+    let list = modern.message("tools/list", json!({})).to_string();
+    check(&list, &[("mcp-protocol-version", MODERN), ("accept", "*/*")], 400, -32020, "Mcp-Method").await;
+    let mut again = legacy.clone();
+    again.path = "/mcp".into();
+    let error = again.post(&initialize_message(LEGACY)).await.expect_status(400);
+    assert!(error["error"]["message"].as_str().unwrap().contains("initialized already"));
+    let unknown = modern.post(&modern.message("no/such", json!({}))).await;
+    assert_eq!((unknown.status, &unknown.json()["error"]["code"]), (404, &json!(-32601)));
+    let wrong = McpClient::modern(&fixture.router, "/mcp/nothing");
+    wrong.post(&wrong.message("tools/list", json!({}))).await.expect_problem(404, "not_found");
+    let wrong = McpClient::modern(&fixture.router, "/mcp/t/nothing");
+    wrong.post(&wrong.message("tools/list", json!({}))).await.expect_problem(404, "thread_not_found");
+    assert_eq!(send(&fixture.router, "GET", "/mcp", None, &[]).await.status, 405);
+}
+
+#[tokio::test]
+async fn a_slow_call_streams_its_progress_and_can_be_resumed_and_cancelled() {
+    let fixture = api_fixture().await;
+    let legacy = McpClient::legacy(&fixture.router, "/mcp").await;
+    let call = json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": "p"}});
+    let message = legacy.message("tools/call", call);
+    let headers = legacy.all_headers(Some(&message));
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut stream = fixture.stream_request("POST", "/mcp", Some(message.to_string()), &headers).await;
+    let mut received = String::new();
+    while !received.contains("half of it") {
+        received.push_str(&stream.next_chunk().await.unwrap());
+    }
+    let progress = events(&received).pop().unwrap();
+    assert_eq!((&progress["method"], &progress["params"]["progressToken"]), (&json!("notifications/progress"), &json!("p")));
+    let twice = legacy.post(&legacy.message("tools/list", json!({}))).await;
+    assert!(twice.expect_status(400)["error"]["message"].as_str().unwrap().contains("in flight"));
+    drop(stream);
+    // The call goes on; its answer is there for the client that comes back.
+    fixture.release.add_permits(1);
+    let last = received.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    let resumed = legacy.send("GET", None, &[("last-event-id", last)]).await;
+    let answers = events(&resumed.text);
+    assert_eq!((answers.len(), &answers[0]["id"]), (1, &json!(1)), "{answers:?}");
+    assert_eq!(text(&answers[0]["result"]), "done");
+
+    let mut stream = fixture.stream_request("POST", "/mcp", Some(message.to_string()), &headers).await;
+    while !stream.next_chunk().await.unwrap().contains("half of it") {}
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    assert_eq!(legacy.post(&cancelled).await.status, 202);
+    fixture.dropped.acquire().await.unwrap().forget();
+
+    let modern = McpClient::modern(&fixture.router, "/mcp");
+    let message = modern.message("tools/call", json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": 7}}));
+    let headers = modern.all_headers(Some(&message));
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut stream = fixture.stream_request("POST", "/mcp", Some(message.to_string()), &headers).await;
+    while !stream.next_chunk().await.unwrap().contains("half of it") {}
+    drop(stream);
+    fixture.dropped.acquire().await.unwrap().forget();
+}

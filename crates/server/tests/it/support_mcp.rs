@@ -1,0 +1,139 @@
+//! A minimal MCP client, through the router without a socket, in both eras of the protocol.
+
+use axum::Router;
+use serde_json::{Value, json};
+
+use crate::support_api::{Reply, send};
+
+/// The last protocol version with sessions, and the first one without.
+pub(crate) const LEGACY: &str = "2025-11-25";
+pub(crate) const MODERN: &str = "2026-07-28";
+
+/// A client at one address, with one key.
+#[derive(Clone)]
+pub(crate) struct McpClient {
+    pub(crate) router: Router,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    /// The session; without one the client speaks the modern era.
+    pub(crate) session: Option<String>,
+}
+
+impl McpClient {
+    /// A client of the modern era.
+    pub(crate) fn modern(router: &Router, path: &str) -> Self {
+        Self { router: router.clone(), path: path.into(), headers: Vec::new(), session: None }
+    }
+
+    /// A client with a session.
+    pub(crate) async fn legacy(router: &Router, path: &str) -> Self {
+        Self::modern(router, path).initialize().await
+    }
+
+    pub(crate) fn key(mut self, key: &str) -> Self {
+        self.headers.push(("authorization".into(), format!("Bearer {key}")));
+        self
+    }
+
+    /// Opens a session.
+    pub(crate) async fn initialize(mut self) -> Self {
+        let reply = self.post(&initialize_message(LEGACY)).await;
+        let answer = reply.expect_status(200);
+        assert_eq!(answer["result"]["protocolVersion"], LEGACY, "{answer}");
+        self.session = Some(reply.header("mcp-session-id").to_owned());
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(self.post(&initialized).await.status, 202);
+        self
+    }
+
+    /// Sends a message with the headers of the era.
+    pub(crate) async fn post(&self, message: &Value) -> Reply {
+        self.send("POST", Some(message), &[]).await
+    }
+
+    pub(crate) async fn send(&self, method: &str, message: Option<&Value>, more: &[(&str, &str)]) -> Reply {
+        let headers = self.all_headers(message);
+        let mut headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        headers.extend(more);
+        send(&self.router, method, &self.path, message.map(Value::to_string), &headers).await
+    }
+
+    pub(crate) fn all_headers(&self, message: Option<&Value>) -> Vec<(String, String)> {
+        let mut headers = self.headers.clone();
+        let mut add = |name: &str, value: &str| headers.push((name.to_owned(), value.to_owned()));
+        add("accept", "application/json, text/event-stream");
+        let method = message.and_then(|message| message["method"].as_str()).unwrap_or_default();
+        match &self.session {
+            Some(session) => {
+                add("mcp-session-id", session);
+                add("mcp-protocol-version", LEGACY);
+            }
+            None if method != "initialize" && message.is_some() => {
+                add("mcp-protocol-version", MODERN);
+                add("mcp-method", method);
+                let params = &message.unwrap_or(&Value::Null)["params"];
+                if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
+                    add("mcp-name", name);
+                }
+            }
+            None => {}
+        }
+        headers
+    }
+
+    /// Makes a request with id 1; returns its answer.
+    pub(crate) async fn request(&self, method: &str, params: Value) -> Value {
+        let reply = self.post(&self.message(method, params)).await;
+        if reply.header("content-type").starts_with("text/event-stream") {
+            return events(&reply.text).pop().expect("an answer");
+        }
+        reply.json()
+    }
+
+    /// A request with id 1, with the `_meta` of the era.
+    pub(crate) fn message(&self, method: &str, mut params: Value) -> Value {
+        if self.session.is_none() {
+            let meta = &mut params["_meta"];
+            meta["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
+            meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test", "version": "1"});
+        }
+        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    }
+
+    /// Makes a request that succeeds; returns its result.
+    pub(crate) async fn result(&self, method: &str, params: Value) -> Value {
+        let mut answer = self.request(method, params).await;
+        assert!(answer["error"].is_null(), "{answer}");
+        answer["result"].take()
+    }
+
+    /// Makes a request that fails; returns its error.
+    pub(crate) async fn error(&self, method: &str, params: Value) -> Value {
+        let mut answer = self.request(method, params).await;
+        assert!(answer["result"].is_null(), "{answer}");
+        answer["error"].take()
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
+        self.result("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// The names of the listed tools.
+    pub(crate) async fn names(&self) -> Vec<String> {
+        let list = self.result("tools/list", json!({})).await;
+        list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+pub(crate) fn initialize_message(version: &str) -> Value {
+    let client = json!({"name": "test", "version": "1"});
+    let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+}
+
+/// The messages of an event stream.
+pub(crate) fn events(text: &str) -> Vec<Value> {
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
+    data.map(|data| serde_json::from_str(data).unwrap()).collect()
+}
