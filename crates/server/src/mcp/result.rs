@@ -81,7 +81,7 @@ fn success(outcome: &Outcome, tool: &Tool) -> CallToolResult {
     }
     let mut result = CallToolResult::success(content);
     // Clients of the legacy era accept objects only.
-    if outcome.output.is_object() && !has_artifact && tool.definition.name.len() > 0 {
+    if outcome.output.is_object() && !has_artifact && tool.fits(&outcome.output) {
         result.structured_content = Some(outcome.output.clone());
     }
     result
