@@ -37,7 +37,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolhub::status::StatusSettings;
+use toolhub::{server::McpSettings, status::StatusSettings};
 
 pub(crate) use self::{
     dry_run::{dry_run, find_obstacles},
@@ -68,6 +68,7 @@ pub(crate) struct Config {
     pub(crate) policies: Policies,
     pub(crate) tools: Tools,
     pub(crate) mcp_servers: McpServers,
+    pub(crate) mcp_endpoint: McpSettings,
     pub(crate) agents: Agents,
     /// Warnings for the operator, such as operations of an import that became no tools.
     pub(crate) warnings: Vec<String>,

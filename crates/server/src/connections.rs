@@ -18,6 +18,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use tokio::{sync::Notify, time::Instant};
@@ -28,6 +29,9 @@ pub(crate) use conn_state::{ConnCommand, ConnState, Executing, InFlight};
 pub(crate) use holder::Holder;
 
 use crate::settings::Limits;
+
+/// How often an idle event stream sends a comment, so that neither side takes it for dead.
+pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 use streams::Streams;
 use victims::Candidate;
 

@@ -16,12 +16,16 @@ use axum::{
 use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 
-use crate::{app::App, connections::Holder, links::Links, scope::Principal, settings::Auth};
+use crate::{
+    app::App,
+    connections::{Holder, KEEP_ALIVE_INTERVAL},
+    links::Links,
+    scope::Principal,
+    settings::Auth,
+};
 
 /// When a disconnected client should reconnect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(2);
-/// How often an idle stream sends a comment.
-pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Whose event streams a response counts to; set on the response of each one.
 #[derive(Debug, Clone)]

@@ -9,7 +9,6 @@ use super::tree::{KeySegment, Node, Path, Value};
 
 /// Sections and keys; `*` matches any name.
 const KEYS: &[(&str, &str)] = &[
-    ("mcp_endpoint", "the MCP endpoint is not supported yet; remove the section"),
     ("imports.registry", "old registries are not supported yet; write each tool as [tools.NAME]"),
     ("alerts", "alerts are not supported yet; subscribe to the events of the HTTP API instead"),
     ("ui", "the dashboard is not supported yet; remove the section"),

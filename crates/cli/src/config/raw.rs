@@ -7,6 +7,7 @@ mod agents;
 mod auth;
 mod calls;
 mod imports;
+mod mcp_endpoint;
 mod server;
 mod state;
 mod store;
@@ -23,6 +24,7 @@ pub(crate) use agents::{Agent, DEMO_SCRIPT, Execution, Llm, Provider, Toolset};
 pub(crate) use auth::{Auth, AuthMode, Scope};
 pub(crate) use calls::{AnnotationFilter, Limit, Rule, RuleDecision};
 pub(crate) use imports::{Credential, Imports, OpenApi};
+pub(crate) use mcp_endpoint::McpEndpoint;
 pub(crate) use server::Server;
 pub(crate) use state::{Format, Manager, State};
 pub(crate) use store::{Backend, Retention, Store};
@@ -62,6 +64,8 @@ pub(crate) struct RawConfig {
     /// The MCP servers whose tools are offered, by name. Names consist of letters, digits, `_` and `-`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) mcp_servers: BTreeMap<String, McpServerConfig>,
+    /// The address at which MCP clients reach the tools: `/mcp`, `/mcp/TOOLSET` and `/mcp/t/THREAD`.
+    pub(crate) mcp_endpoint: McpEndpoint,
     /// Tools imported from other descriptions.
     pub(crate) imports: Imports,
     /// The model of the agents. Without this section there are no agents.

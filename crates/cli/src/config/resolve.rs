@@ -7,6 +7,7 @@ mod agents;
 mod auth;
 mod calls;
 mod imports;
+mod mcp_endpoint;
 mod mcp_servers;
 mod server;
 mod state;
@@ -117,6 +118,7 @@ pub(crate) fn resolve(
         policies: calls::resolve(raw, &mut diagnostics),
         tools,
         mcp_servers,
+        mcp_endpoint: mcp_endpoint::resolve(raw, &mut diagnostics),
         agents,
         warnings,
         telemetry: Telemetry {

@@ -303,6 +303,7 @@ fn server_settings(config: &Config) -> Settings {
         connections: server.max_connections,
         ..Limits::default()
     };
+    settings.mcp = config.mcp_endpoint.clone();
     settings.auth = match config.auth.mode {
         AuthMode::Local => Auth::Local,
         AuthMode::Keys => Auth::Keys(config.auth.keys.iter().map(key_setting).collect()),

@@ -36,7 +36,11 @@ pub(super) fn routes() -> Vec<Route> {
             .handles_idempotency()
             .summary(summary)
             .response(200, "application/json", "The answer")
-            .response(200, "text/event-stream", "Messages of the request or session; the last one of a request is its answer")
+            .response(
+                200,
+                "text/event-stream",
+                "Messages of the request or session; the last one of a request is its answer",
+            )
             .response(202, "", "A notification, or the answer to a request of the server, was accepted")
             .response(400, "application/json", "A JSON-RPC error: the message or its headers are not valid")
             .problems(&[Code::SESSION_NOT_FOUND, Code::NOT_FOUND, Code::THREAD_NOT_FOUND])
@@ -64,7 +68,7 @@ struct ToolsetPath {
 /// The thread in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct ThreadPath {
+struct ThreadAddress {
     /// The thread.
     thread_id: String,
 }
@@ -91,7 +95,13 @@ impl FromBody for Message {
     }
 }
 
-async fn serve_all(State(app): State<App>, principal: Principal, links: Links, head: Head, message: Message) -> Response {
+async fn serve_all(
+    State(app): State<App>,
+    principal: Principal,
+    links: Links,
+    head: Head,
+    message: Message,
+) -> Response {
     let name = app.settings().mcp.toolset.clone();
     match toolsets::find_toolset(&app, name.as_deref()) {
         Ok(toolset) => serve(&app, principal, (toolset, None), &links, head, message).await,
@@ -116,7 +126,7 @@ async fn serve_toolset(
 async fn serve_thread(
     State(app): State<App>,
     principal: Principal,
-    Params(path): Params<ThreadPath>,
+    Params(path): Params<ThreadAddress>,
     links: Links,
     head: Head,
     message: Message,
@@ -140,6 +150,10 @@ async fn serve(
     Head(parts): Head,
     Message(body): Message,
 ) -> Response {
+    if !app.settings().mcp.enabled {
+        let problem = Problem::new(Code::NOT_FOUND, "the MCP endpoint is switched off");
+        return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
+    }
     let request = McpRequest::new(principal.clone(), toolset, thread, links.base_url());
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");

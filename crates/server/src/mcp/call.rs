@@ -14,9 +14,7 @@ use rmcp::{
 use serde_json::Value;
 use tokio::time::Instant;
 use toolhub_core::{
-    CallHandle, CallUpdate, Outcome, Progress, Tool, ToolFilter, ToolHub, TraceContext,
-    ids::ThreadId,
-    suggest,
+    CallHandle, CallUpdate, Outcome, Progress, Tool, ToolFilter, ToolHub, TraceContext, ids::ThreadId, suggest,
 };
 
 use super::{request::McpRequest, result};
@@ -56,7 +54,9 @@ pub(super) async fn run(
     if let Some(thread) = thread {
         call = call.thread(thread.as_str());
     }
-    if let Some(trace) = context.meta.get("traceparent").and_then(Value::as_str).and_then(|text| TraceContext::parse(text).ok()) {
+    if let Some(trace) =
+        context.meta.get("traceparent").and_then(Value::as_str).and_then(|text| TraceContext::parse(text).ok())
+    {
         call = call.trace(trace);
     }
     match context.meta.get(IDEMPOTENCY_META) {

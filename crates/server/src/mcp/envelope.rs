@@ -8,8 +8,8 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde::Deserialize;
 use rmcp::model::{ErrorCode, ProtocolVersion};
+use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use toolhub_core::json::{self, JsonLimits};
 
@@ -54,7 +54,11 @@ impl<'a> Envelope<'a> {
     /// The scope that its sender needs; `None` if any that may list or call is enough.
     pub(super) fn scope(&self) -> Option<Scope> {
         match self.method.as_deref()? {
-            "tools/call" | "resources/read" | "prompts/get" | "completion/complete" | "tasks/update"
+            "tools/call"
+            | "resources/read"
+            | "prompts/get"
+            | "completion/complete"
+            | "tasks/update"
             | "tasks/cancel" => Some(Scope::ToolsCall),
             "initialize" | "server/discover" | "ping" => None,
             method if method.starts_with("notifications/") => None,

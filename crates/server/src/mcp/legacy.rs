@@ -32,9 +32,9 @@ use super::{
     sessions::{OpenStream, Session, Sessions, TooMany},
 };
 use crate::{
+    connections::KEEP_ALIVE_INTERVAL,
     json::Json,
     problem::{Code, Problem},
-    sse::KEEP_ALIVE_INTERVAL,
 };
 
 /// The header with the id of a session.
@@ -78,9 +78,12 @@ impl Legacy {
             return Refusal::not_a_message().into_response();
         };
         match (&request.session, message) {
-            (None, JsonRpcMessage::Request(JsonRpcRequest { id, request: ClientRequest::InitializeRequest(opening), .. })) => {
-                self.initialize(request, id, opening.params)
-            }
+            (
+                None,
+                JsonRpcMessage::Request(JsonRpcRequest {
+                    id, request: ClientRequest::InitializeRequest(opening), ..
+                }),
+            ) => self.initialize(request, id, opening.params),
             (None, _) => Refusal::no_session().into_response(),
             (Some(_), JsonRpcMessage::Request(JsonRpcRequest { request: ClientRequest::InitializeRequest(_), .. })) => {
                 Refusal::initialized_already().into_response()

@@ -29,11 +29,11 @@ pub(super) struct ToolList {
 #[derive(Default)]
 struct Converted {
     from: Option<Arc<Tools>>,
-    tools: Arc<HashMap<ToolName, Entry>>,
+    tools: Arc<HashMap<ToolName, ConvertedTool>>,
 }
 
 #[derive(Clone)]
-struct Entry {
+struct ConvertedTool {
     registered: Arc<toolhub_core::Tool>,
     tool: Tool,
     /// With the argument that names a thread, if the tool needs one.
@@ -59,7 +59,8 @@ impl ToolList {
                 self.hub.offer_with(tenant, thread, &options).await.map_err(|error| result::fault(&error))?.names()
             }
             None => {
-                let statuses = self.hub.tool_statuses(StatusScope::Shared).await.map_err(|error| result::fault(&error))?;
+                let statuses =
+                    self.hub.tool_statuses(StatusScope::Shared).await.map_err(|error| result::fault(&error))?;
                 let listed = statuses.into_iter().filter(|info| info.status == ToolStatus::Available);
                 listed.map(|info| info.tool_name).filter(|name| request.toolset.contains(name)).collect()
             }
@@ -75,7 +76,7 @@ impl ToolList {
     }
 
     /// The converted tools of the registry as it is now.
-    fn converted(&self) -> Arc<HashMap<ToolName, Entry>> {
+    fn converted(&self) -> Arc<HashMap<ToolName, ConvertedTool>> {
         let current = self.hub.tools();
         let mut converted = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
         if !converted.from.as_ref().is_some_and(|from| Arc::ptr_eq(from, &current)) {
@@ -84,7 +85,8 @@ impl ToolList {
                 Arc::ptr_eq(&entry.registered, tool).then(|| entry.clone())
             };
             let tools = current.list(&ToolFilter::default()).into_iter();
-            let tools = tools.filter_map(|tool| Some((tool.definition.name.clone(), known(&tool).or_else(|| convert(tool))?)));
+            let tools =
+                tools.filter_map(|tool| Some((tool.definition.name.clone(), known(&tool).or_else(|| convert(tool))?)));
             converted.tools = Arc::new(tools.collect());
             converted.from = Some(current);
         }
@@ -93,11 +95,11 @@ impl ToolList {
 }
 
 /// A tool as MCP describes it.
-fn convert(registered: Arc<toolhub_core::Tool>) -> Option<Entry> {
+fn convert(registered: Arc<toolhub_core::Tool>) -> Option<ConvertedTool> {
     let exported = export::export(Format::Mcp, [&registered.definition]).pop()?;
     let with_thread = registered.needs_thread().then(|| with_thread_argument(exported.clone())).flatten();
     let with_thread = with_thread.and_then(|tool| serde_json::from_value(tool).ok());
-    Some(Entry { tool: serde_json::from_value(exported).ok()?, with_thread, registered })
+    Some(ConvertedTool { tool: serde_json::from_value(exported).ok()?, with_thread, registered })
 }
 
 /// Adds the optional argument that names a thread, unless the tool has one of that name.

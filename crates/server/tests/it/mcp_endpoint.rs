@@ -24,10 +24,14 @@ async fn both_eras_list_and_call_the_tools_of_the_hub() {
     let fixture = api_fixture().await;
     for client in both(&fixture).await {
         let list = client.result("tools/list", json!({})).await;
-        let names: Vec<&str> = list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         assert!(names.is_sorted() && names.contains(&"add") && names.contains(&"order"), "{names:?}");
         let add = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "add").unwrap();
-        assert_eq!((&add["description"], &add["annotations"]["readOnlyHint"]), (&json!("Adds two numbers"), &json!(true)));
+        assert_eq!(
+            (&add["description"], &add["annotations"]["readOnlyHint"]),
+            (&json!("Adds two numbers"), &json!(true))
+        );
         assert_eq!(add["inputSchema"]["required"], json!(["a", "b"]));
         assert_eq!((&list["ttlMs"], &list["cacheScope"]), (&json!(60_000), &json!("private")));
 
@@ -226,7 +230,8 @@ async fn bad_input_gets_an_error_that_says_what_is_wrong() {
     let deep = format!("{{\"a\":{}1{}}}", "[".repeat(70), "]".repeat(70));
     check(&deep, &[], 400, -32700, "64").await;
     check(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, &[], 400, -32600, "`initialize` first").await;
-    check(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, &[("mcp-protocol-version", "1999-01-01")], 400, -32022, MODERN).await;
+    check(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, &[("mcp-protocol-version", "1999-01-01")], 400, -32022, MODERN)
+        .await;
     let list = modern.message("tools/list", json!({})).to_string();
     check(&list, &[("mcp-protocol-version", MODERN), ("accept", "*/*")], 400, -32020, "Mcp-Method").await;
     let mut again = legacy.clone();
@@ -256,7 +261,10 @@ async fn a_slow_call_streams_its_progress_and_can_be_resumed_and_cancelled() {
         received.push_str(&stream.next_chunk().await.unwrap());
     }
     let progress = events(&received).pop().unwrap();
-    assert_eq!((&progress["method"], &progress["params"]["progressToken"]), (&json!("notifications/progress"), &json!("p")));
+    assert_eq!(
+        (&progress["method"], &progress["params"]["progressToken"]),
+        (&json!("notifications/progress"), &json!("p"))
+    );
     let twice = legacy.post(&legacy.message("tools/list", json!({}))).await;
     assert!(twice.expect_status(400)["error"]["message"].as_str().unwrap().contains("in flight"));
     drop(stream);

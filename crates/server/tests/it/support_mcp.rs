@@ -53,7 +53,8 @@ impl McpClient {
 
     pub(crate) async fn send(&self, method: &str, message: Option<&Value>, more: &[(&str, &str)]) -> Reply {
         let headers = self.all_headers(message);
-        let mut headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mut headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         headers.extend(more);
         send(&self.router, method, &self.path, message.map(Value::to_string), &headers).await
     }

@@ -18,7 +18,10 @@ use toolhub_core::{
 };
 
 use super::{CallPath, CallView, not_found};
-use crate::{app::App, extract::Params, links::Links, problem::ApiResult, scope::Principal, sse};
+use crate::{
+    app::App, connections::KEEP_ALIVE_INTERVAL, extract::Params, links::Links, problem::ApiResult, scope::Principal,
+    sse,
+};
 
 pub(super) async fn follow(
     State(app): State<App>,
@@ -79,7 +82,7 @@ async fn next_event(follower: Option<CallFollower>) -> Option<(SseEvent, Option<
 }
 
 fn next_poll_time() -> Instant {
-    Instant::now() + sse::KEEP_ALIVE_INTERVAL
+    Instant::now() + KEEP_ALIVE_INTERVAL
 }
 
 impl CallFollower {

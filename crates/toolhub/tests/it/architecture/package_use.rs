@@ -15,7 +15,7 @@ const USERS: &[(&str, &[&str])] = &[
     ("hyper-util", &["toolhub-net", "toolhub-server"]),
     ("jsonschema", &["toolhub-schema"]),
     ("reqwest", &[]),
-    ("rmcp", &["toolhub-connect"]),
+    ("rmcp", &["toolhub-connect", "toolhub-server"]),
     ("rusqlite", &["toolhub-store"]),
     ("rustls", &["toolhub-net"]),
     ("sse-stream", &["toolhub-connect"]),

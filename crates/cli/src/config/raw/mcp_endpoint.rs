@@ -1,0 +1,39 @@
+//! The section `[mcp_endpoint]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use toolhub::{config::PositiveDuration, server::McpSettings};
+
+/// The address at which MCP clients reach the tools: `/mcp`, `/mcp/TOOLSET` and `/mcp/t/THREAD`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct McpEndpoint {
+    /// Whether it is served.
+    pub(crate) enabled: bool,
+    /// The toolset of `/mcp`. Default: all tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) toolset: Option<String>,
+    /// How long a session may be unused before it ends. Only protocol versions before 2026-07-28 have sessions.
+    pub(crate) session_idle: PositiveDuration,
+    /// Maximum number of open sessions.
+    #[schemars(range(min = 1))]
+    pub(crate) max_sessions: u32,
+    /// Maximum number of open sessions of one key.
+    #[schemars(range(min = 1))]
+    pub(crate) max_sessions_per_caller: u32,
+}
+
+impl Default for McpEndpoint {
+    fn default() -> Self {
+        let defaults = McpSettings::default();
+        let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        Self {
+            enabled: defaults.enabled,
+            toolset: None,
+            session_idle: PositiveDuration(defaults.session_idle),
+            max_sessions: number(defaults.max_sessions),
+            max_sessions_per_caller: number(defaults.max_sessions_per_caller),
+        }
+    }
+}
