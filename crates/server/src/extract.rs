@@ -202,10 +202,7 @@ type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
 /// Checks media type, encoding, limits and top-level type of a body before it is parsed.
 fn check_readable(headers: &HeaderMap, body: &[u8], app: &App, schema_fn: SchemaFn) -> Result<(), Problem> {
-    if !is_json(headers) {
-        let hint = "send the header `content-type: application/json`";
-        return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the content type of the body is not JSON").hint(hint));
-    }
+    require_json(headers)?;
     if is_compressed(headers) {
         let hint = "send it uncompressed, without the header `content-encoding`";
         return Err(Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the body is compressed").hint(hint));
@@ -277,6 +274,13 @@ fn unknown_members(bytes: &[u8], schema_fn: SchemaFn) -> (Vec<FieldError>, bool)
 
 fn join_names<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join("`, `")
+}
+
+/// Refuses a body of another type than JSON.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let hint = "send the header `content-type: application/json`";
+    let problem = || Problem::new(Code::UNSUPPORTED_MEDIA_TYPE, "the content type of the body is not JSON").hint(hint);
+    if is_json(headers) { Ok(()) } else { Err(problem()) }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

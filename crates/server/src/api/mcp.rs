@@ -15,7 +15,7 @@ use super::{threads, toolsets};
 use crate::{
     app::App,
     connections::Holder,
-    extract::{FromBody, FromParts, Params},
+    extract::{self, FromBody, FromParts, Params},
     links::Links,
     mcp::McpRequest,
     operation::Operation,
@@ -25,34 +25,41 @@ use crate::{
     sse::{self, StreamHolder},
 };
 
+/// The addresses of a toolset and of a thread.
+const TOOLSET_PATH: &str = "/mcp/{toolset}";
+const THREAD_PATH: &str = "/mcp/t/{threadId}";
+
 pub(super) fn routes() -> Vec<Route> {
-    let all = [
-        (Method::POST, "Send a message of the Model Context Protocol"),
-        (Method::GET, "Receive the messages of a session (protocol versions before 2026-07-28)"),
-        (Method::DELETE, "End a session (protocol versions before 2026-07-28)"),
-    ];
-    let route = |route: Route, summary| {
-        route
-            .handles_idempotency()
-            .summary(summary)
-            .response(200, "application/json", "The answer")
-            .response(
-                200,
-                "text/event-stream",
-                "Messages of the request or session; the last one of a request is its answer",
-            )
-            .response(202, "", "A notification, or the answer to a request of the server, was accepted")
-            .response(400, "application/json", "A JSON-RPC error: the message or its headers are not valid")
-            .problems(&[Code::SESSION_NOT_FOUND, Code::NOT_FOUND, Code::THREAD_NOT_FOUND])
-            .refusals(&[ErrorKind::StoreUnavailable])
+    let route = |method: Method, path: &'static str, summary: &'static str| {
+        let access = Access::Authenticated;
+        let route = match (&method, path) {
+            (&Method::POST, "/mcp") => Route::new(method, path, access, "mcp", post_all),
+            (&Method::POST, TOOLSET_PATH) => Route::new(method, path, access, "mcp", post_toolset),
+            (&Method::POST, _) => Route::new(method, path, access, "mcp", post_thread),
+            (_, "/mcp") => Route::new(method, path, access, "mcp", session_of_all),
+            (_, TOOLSET_PATH) => Route::new(method, path, access, "mcp", session_of_toolset),
+            _ => Route::new(method, path, access, "mcp", session_of_thread),
+        };
+        let problems = [Code::SESSION_NOT_FOUND, Code::NOT_FOUND, Code::THREAD_NOT_FOUND];
+        route.handles_idempotency().summary(summary).problems(&problems).refusals(&[ErrorKind::StoreUnavailable])
     };
-    let access = Access::Authenticated;
-    all.into_iter()
-        .flat_map(|(method, summary)| {
+    let events = "text/event-stream";
+    ["/mcp", TOOLSET_PATH, THREAD_PATH]
+        .into_iter()
+        .flat_map(|path| {
             [
-                route(Route::new(method.clone(), "/mcp", access, "mcp", serve_all), summary),
-                route(Route::new(method.clone(), "/mcp/{toolset}", access, "mcp", serve_toolset), summary),
-                route(Route::new(method, "/mcp/t/{threadId}", access, "mcp", serve_thread), summary),
+                route(Method::POST, path, "Send a message of the Model Context Protocol")
+                    .response(200, "application/json", "The answer")
+                    .response(200, events, "Progress and requests of the server; the last message is the answer")
+                    .empty_response(202, "A notification, or the answer to a request of the server, was accepted")
+                    .response(400, "application/json", "A JSON-RPC error: the message or its headers are not valid")
+                    .response(404, "application/json", "A JSON-RPC error: the method is unknown"),
+                route(Method::GET, path, "Receive the messages of a session (protocol versions before 2026-07-28)")
+                    .response(200, events, "The messages of the session, or of the stream that is resumed")
+                    .problems(&[Code::METHOD_NOT_ALLOWED]),
+                route(Method::DELETE, path, "End a session (protocol versions before 2026-07-28)")
+                    .empty_response(204, "The session has ended")
+                    .problems(&[Code::METHOD_NOT_ALLOWED]),
             ]
         })
         .collect()
@@ -90,56 +97,81 @@ impl FromBody for Message {
         operation.body::<serde_json::Map<String, serde_json::Value>>(false);
     }
 
-    fn from_body(_: &HeaderMap, body: Bytes, _: &App) -> Result<Self, Problem> {
+    fn from_body(headers: &HeaderMap, body: Bytes, _: &App) -> Result<Self, Problem> {
+        if !body.is_empty() {
+            extract::require_json(headers)?;
+        }
         Ok(Self(body))
     }
 }
 
-async fn serve_all(
+async fn post_all(
     State(app): State<App>,
     principal: Principal,
     links: Links,
     head: Head,
-    message: Message,
-) -> Response {
-    let name = app.settings().mcp.toolset.clone();
-    match toolsets::find_toolset(&app, name.as_deref()) {
-        Ok(toolset) => serve(&app, principal, (toolset, None), &links, head, message).await,
-        Err(problem) => problem.into_response(),
-    }
+    Message(body): Message,
+) -> ApiResult<Response> {
+    let target = (default_toolset(&app)?, None);
+    Ok(serve(&app, principal, target, &links, head, body).await)
 }
 
-async fn serve_toolset(
+async fn session_of_all(State(app): State<App>, principal: Principal, links: Links, head: Head) -> ApiResult<Response> {
+    let target = (default_toolset(&app)?, None);
+    Ok(serve(&app, principal, target, &links, head, Bytes::new()).await)
+}
+
+async fn post_toolset(
     State(app): State<App>,
     principal: Principal,
     Params(path): Params<ToolsetPath>,
     links: Links,
     head: Head,
-    message: Message,
-) -> Response {
-    match toolsets::find_named(&app, &path.toolset, Code::NOT_FOUND) {
-        Ok(toolset) => serve(&app, principal, (toolset, None), &links, head, message).await,
-        Err(problem) => problem.into_response(),
-    }
+    Message(body): Message,
+) -> ApiResult<Response> {
+    let target = (toolsets::find_named(&app, &path.toolset, Code::NOT_FOUND)?, None);
+    Ok(serve(&app, principal, target, &links, head, body).await)
 }
 
-async fn serve_thread(
+async fn session_of_toolset(
+    State(app): State<App>,
+    principal: Principal,
+    Params(path): Params<ToolsetPath>,
+    links: Links,
+    head: Head,
+) -> ApiResult<Response> {
+    let target = (toolsets::find_named(&app, &path.toolset, Code::NOT_FOUND)?, None);
+    Ok(serve(&app, principal, target, &links, head, Bytes::new()).await)
+}
+
+async fn post_thread(
     State(app): State<App>,
     principal: Principal,
     Params(path): Params<ThreadAddress>,
     links: Links,
     head: Head,
-    message: Message,
-) -> Response {
-    let found = async {
-        let thread = threads::find(&app, &principal.tenant, &path.thread_id).await?;
-        let toolset = toolsets::find_toolset(&app, app.settings().mcp.toolset.as_deref())?;
-        ApiResult::Ok((toolset, Some(thread.id)))
-    };
-    match found.await {
-        Ok(target) => serve(&app, principal, target, &links, head, message).await,
-        Err(problem) => problem.into_response(),
-    }
+    Message(body): Message,
+) -> ApiResult<Response> {
+    let thread = threads::find(&app, &principal.tenant, &path.thread_id).await?;
+    let target = (default_toolset(&app)?, Some(thread.id));
+    Ok(serve(&app, principal, target, &links, head, body).await)
+}
+
+async fn session_of_thread(
+    State(app): State<App>,
+    principal: Principal,
+    Params(path): Params<ThreadAddress>,
+    links: Links,
+    head: Head,
+) -> ApiResult<Response> {
+    let thread = threads::find(&app, &principal.tenant, &path.thread_id).await?;
+    let target = (default_toolset(&app)?, Some(thread.id));
+    Ok(serve(&app, principal, target, &links, head, Bytes::new()).await)
+}
+
+/// The tools of an address that names no toolset.
+fn default_toolset(app: &App) -> ApiResult<Toolset> {
+    toolsets::find_toolset(app, app.settings().mcp.toolset.as_deref())
 }
 
 async fn serve(
@@ -148,7 +180,7 @@ async fn serve(
     (toolset, thread): (Toolset, Option<ThreadId>),
     links: &Links,
     Head(parts): Head,
-    Message(body): Message,
+    body: Bytes,
 ) -> Response {
     if !app.settings().mcp.enabled {
         let problem = Problem::new(Code::NOT_FOUND, "the MCP endpoint is switched off");

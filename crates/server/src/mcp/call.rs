@@ -68,7 +68,7 @@ pub(super) async fn run(
         Some(token) => follow(call.start(), &context.peer, token).await,
         None => call.await,
     };
-    result::of(outcome, &tool, &request, is_minted)
+    result::of(&outcome, &tool, &request, is_minted)
 }
 
 /// Waits for the outcome, and passes the progress of the call on.

@@ -24,7 +24,7 @@ use super::{
     legacy::{Legacy, SESSION_HEADER, unknown_session},
     request::McpRequest,
     server::HubServer,
-    sessions::Sessions,
+    sessions::{Session, Sessions},
 };
 use crate::{
     problem::{Code, Problem},
@@ -64,11 +64,11 @@ impl McpEndpoint {
             Method::POST => self.post(parts, body, request).await,
             _ => self.session_request(&parts, &request),
         };
-        served.unwrap_or_else(|response| response)
+        served.unwrap_or_else(IntoResponse::into_response)
     }
 
-    async fn post(&self, mut parts: Parts, body: Bytes, mut request: McpRequest) -> Result<Response, Response> {
-        let envelope = Envelope::read(&body, self.limits).map_err(IntoResponse::into_response)?;
+    async fn post(&self, mut parts: Parts, body: Bytes, mut request: McpRequest) -> Result<Response, Rejection> {
+        let envelope = Envelope::read(&body, self.limits)?;
         check_scope(&request.principal, envelope.scope())?;
         let is_legacy = is_legacy(&parts, &envelope)?;
         drop(envelope);
@@ -89,11 +89,11 @@ impl McpEndpoint {
     }
 
     /// Answers a GET or DELETE, which are about a session.
-    fn session_request(&self, parts: &Parts, request: &McpRequest) -> Result<Response, Response> {
+    fn session_request(&self, parts: &Parts, request: &McpRequest) -> Result<Response, Rejection> {
         let Some(id) = parts.headers.get(SESSION_HEADER) else {
             let detail = format!("{} needs the header `Mcp-Session-Id`", parts.method);
             let problem = Problem::new(Code::METHOD_NOT_ALLOWED, detail);
-            return Err(problem.hint("protocol version 2026-07-28 has POST only").into_response());
+            return Err(problem.hint("protocol version 2026-07-28 has POST only").into());
         };
         if parts.method == Method::GET {
             check_scope(&request.principal, Some(Scope::ToolsRead))?;
@@ -104,14 +104,14 @@ impl McpEndpoint {
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
-    fn find_session(&self, id: &HeaderValue, principal: &Principal) -> Result<Arc<super::sessions::Session>, Response> {
+    fn find_session(&self, id: &HeaderValue, principal: &Principal) -> Result<Arc<Session>, Rejection> {
         let found = id.to_str().ok().and_then(|id| self.legacy.sessions.find(id, principal));
-        found.ok_or_else(|| unknown_session().into_response())
+        found.ok_or_else(|| unknown_session().into())
     }
 }
 
 /// Whether a message belongs to a protocol version before 2026-07-28.
-fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Response> {
+fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Rejection> {
     let header = parts.headers.get(VERSION_HEADER).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let is_known = |version: &str| ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version);
     match envelope.method.as_deref() {
@@ -120,24 +120,54 @@ fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Response> {
         _ => {}
     }
     if let Some(header) = header.as_deref().filter(|header| !is_known(header)) {
-        return Err(Refusal::unknown_version(header).into_response());
+        return Err(Refusal::unknown_version(header).into());
     }
     let version = header.map(String::from).or_else(|| envelope.version());
     Ok(version.is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str()))
 }
 
 /// Refuses a caller whose key lacks the scope; without one, a caller that may neither list nor call.
-fn check_scope(principal: &Principal, scope: Option<Scope>) -> Result<(), Response> {
+fn check_scope(principal: &Principal, scope: Option<Scope>) -> Result<(), Rejection> {
     let sufficient = scope.map_or_else(|| vec![Scope::ToolsRead, Scope::ToolsCall], |scope| vec![scope]);
     if sufficient.iter().any(|scope| principal.has_scope(*scope)) {
         return Ok(());
     }
-    let scope = sufficient[0];
-    let detail = format!("this needs a key with the scope `{scope}`");
-    let mut response = Problem::new(Code::FORBIDDEN, detail).with("scope", scope).into_response();
-    let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
-    if let Ok(challenge) = HeaderValue::try_from(challenge) {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    Err(Rejection::Scope(sufficient[0]))
+}
+
+/// Why a request is not handled.
+enum Rejection {
+    Message(Box<Refusal>),
+    Problem(Box<Problem>),
+    /// The caller's key lacks a scope.
+    Scope(Scope),
+}
+
+impl From<Refusal> for Rejection {
+    fn from(refusal: Refusal) -> Self {
+        Self::Message(Box::new(refusal))
     }
-    Err(response)
+}
+
+impl From<Problem> for Rejection {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
+    }
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        let scope = match self {
+            Self::Message(refusal) => return refusal.into_response(),
+            Self::Problem(problem) => return problem.into_response(),
+            Self::Scope(scope) => scope,
+        };
+        let detail = format!("this needs a key with the scope `{scope}`");
+        let mut response = Problem::new(Code::FORBIDDEN, detail).with("scope", scope).into_response();
+        let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+        if let Ok(challenge) = HeaderValue::try_from(challenge) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
 }

@@ -22,15 +22,15 @@ const APPROVAL_META: &str = "dev.toolhub/approvalUrl";
 
 /// The result of a call. `is_minted`: the caller named no thread.
 pub(super) fn of(
-    outcome: Outcome,
+    outcome: &Outcome,
     tool: &Tool,
     request: &McpRequest,
     is_minted: bool,
 ) -> Result<CallToolResponse, ErrorData> {
     let mut result = match &outcome.error {
         Some(error) if is_fault(error.kind) => return Err(fault(error)),
-        Some(error) => refusal(&outcome, error, request),
-        None => success(&outcome, tool),
+        Some(error) => refusal(outcome, error, request),
+        None => success(outcome, tool),
     };
     if let Some(thread) = outcome.thread.as_ref().filter(|_| is_minted) {
         let text = format!("Thread: {thread}. Pass it as `{THREAD_ARGUMENT}` in the next calls of this conversation.");
