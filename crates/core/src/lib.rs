@@ -63,7 +63,7 @@ pub use hub::{
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};
-pub use offers::{SharedOffer, SharedOfferWatch};
+pub use offers::{OfferWatch, SharedOffer};
 pub use registration::InstanceGroup;
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;

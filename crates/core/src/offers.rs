@@ -12,9 +12,10 @@ use std::{
 };
 
 use hashlink::LruCache;
+use tokio::sync::watch;
 
 use removal_delay::RemovalDelay;
-pub use shared::{SharedOffer, SharedOfferWatch};
+pub use shared::{OfferWatch, SharedOffer};
 pub(crate) use shared::{SharedView, SharedViews};
 
 use crate::registry::{ToolFilter, Tools, Toolset};
@@ -32,6 +33,8 @@ pub(crate) struct BoundOffer {
     pub(crate) toolset: Toolset,
     pub(crate) tools: Arc<Tools>,
     pub(crate) holder_state: Mutex<HolderState>,
+    /// How often its holder was notified.
+    pub(crate) notifications: watch::Sender<u64>,
 }
 
 /// What the holder of an offer was notified of.

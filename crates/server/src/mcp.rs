@@ -7,6 +7,7 @@ mod call;
 mod endpoint;
 mod envelope;
 mod legacy;
+mod list_watch;
 mod message_log;
 mod request;
 mod request_transport;

@@ -11,13 +11,13 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{StatusScope, ToolHub, availability::ToolSnapshot, explain::summary_line};
 use crate::{
     engine::Engine,
     execution::Tool,
-    offers::{BoundOffer, HolderState, OfferDiff},
+    offers::{BoundOffer, HolderState, OfferDiff, OfferWatch},
     registry::{ToolFilter, Tools, Toolset},
 };
 use toolhub_schema::export;
@@ -68,6 +68,12 @@ impl Offer {
         };
         Arc::ptr_eq(&self.bound, &other.bound)
             || (self.bound.tools.len() == other.bound.tools.len() && list(self).into_iter().zip(list(other)).all(same))
+    }
+
+    /// Says when `tool.rebind.required` is emitted for this offer.
+    #[must_use]
+    pub fn watch(&self) -> OfferWatch {
+        OfferWatch::new(self.bound.notifications.subscribe())
     }
 
     /// The tools' names, sorted.
@@ -201,7 +207,14 @@ impl ToolHub {
         let held = self.engine.offers.latest(tenant, thread, toolset).filter(|held| held.tools.is_equivalent(&tools));
         let bound = held.unwrap_or_else(|| {
             let (tenant, thread, toolset) = (tenant.clone(), thread.clone(), toolset.clone());
-            let bound = Arc::new(BoundOffer { tenant, thread, toolset, tools, holder_state: Mutex::default() });
+            let bound = Arc::new(BoundOffer {
+                tenant,
+                thread,
+                toolset,
+                tools,
+                holder_state: Mutex::default(),
+                notifications: watch::Sender::default(),
+            });
             self.engine.offers.add(&bound);
             bound
         });
@@ -289,6 +302,7 @@ impl ToolHub {
         if let Some(event) = event {
             let events = &self.engine.services.events;
             events.emit_for_tenant(self.now(), &bound.tenant, Some(&bound.thread), event);
+            bound.notifications.send_modify(|count| *count += 1);
         }
         Ok(next_check)
     }

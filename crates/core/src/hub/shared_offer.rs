@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{ToolHub, availability::is_offered};
 use crate::{
     execution::Tool,
-    offers::{SharedOffer, SharedOfferWatch, SharedView},
+    offers::{OfferWatch, SharedOffer, SharedView},
     registry::Toolset,
 };
 use toolhub_storage::clock::Instant;
@@ -26,7 +26,7 @@ impl ToolHub {
     /// Says when [`shared_offer`](Self::shared_offer) should be read again: a tool was added, returned or has another definition,
     /// or a tool has been withheld for `rebind_delay`. At most once a second, and once for several changes.
     #[must_use]
-    pub fn watch_shared_offer(&self, toolset: &Toolset) -> SharedOfferWatch {
+    pub fn watch_shared_offer(&self, toolset: &Toolset) -> OfferWatch {
         let view = self.engine.offers.shared.get(toolset);
         let watch = view.watch();
         if view.is_new() {

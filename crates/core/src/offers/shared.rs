@@ -73,13 +73,18 @@ fn is_same_definition(a: &Arc<Tool>, b: &Arc<Tool>) -> bool {
     Arc::ptr_eq(a, b) || a.definition == b.definition
 }
 
-/// Says when the list of a toolset has changed; see [`ToolHub::watch_shared_offer`](crate::ToolHub::watch_shared_offer).
+/// Says when a list of tools has changed; see [`ToolHub::watch_shared_offer`](crate::ToolHub::watch_shared_offer) and
+/// [`Offer::watch`](crate::Offer::watch).
 #[derive(Debug, Clone)]
-pub struct SharedOfferWatch(watch::Receiver<u64>);
+pub struct OfferWatch(watch::Receiver<u64>);
 
-impl SharedOfferWatch {
-    /// Waits until the list should be read again. Several changes that were not waited for are one. Returns `false` when the hub is
-    /// gone.
+impl OfferWatch {
+    pub(crate) fn new(changes: watch::Receiver<u64>) -> Self {
+        Self(changes)
+    }
+
+    /// Waits until the list should be read again. Several changes that were not waited for are one. Returns `false` when the hub or
+    /// the offer is gone.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }
@@ -182,8 +187,8 @@ impl SharedView {
         Self { toolset, announcements: watch::Sender::new(0), state: Mutex::new(state) }
     }
 
-    pub(crate) fn watch(&self) -> SharedOfferWatch {
-        SharedOfferWatch(self.announcements.subscribe())
+    pub(crate) fn watch(&self) -> OfferWatch {
+        OfferWatch(self.announcements.subscribe())
     }
 
     /// Whether no list was handed out.

@@ -62,7 +62,7 @@ impl McpEndpoint {
     pub(crate) async fn serve(&self, parts: Parts, body: Bytes, request: McpRequest) -> Response {
         let served = match parts.method {
             Method::POST => self.post(parts, body, request).await,
-            _ => self.session_request(&parts, &request),
+            _ => self.session_request(&parts, request).await,
         };
         served.unwrap_or_else(IntoResponse::into_response)
     }
@@ -89,7 +89,7 @@ impl McpEndpoint {
     }
 
     /// Answers a GET or DELETE, which are about a session.
-    fn session_request(&self, parts: &Parts, request: &McpRequest) -> Result<Response, Rejection> {
+    async fn session_request(&self, parts: &Parts, request: McpRequest) -> Result<Response, Rejection> {
         let Some(id) = parts.headers.get(SESSION_HEADER) else {
             let detail = format!("{} needs the header `Mcp-Session-Id`", parts.method);
             let problem = Problem::new(Code::METHOD_NOT_ALLOWED, detail);
@@ -97,7 +97,8 @@ impl McpEndpoint {
         };
         if parts.method == Method::GET {
             check_scope(&request.principal, Some(Scope::ToolsRead))?;
-            return Ok(Legacy::get(parts, &self.find_session(id, &request.principal)?));
+            let session = self.find_session(id, &request.principal)?;
+            return Ok(self.legacy.get(parts, &session, &request).await);
         }
         self.find_session(id, &request.principal)?;
         self.legacy.sessions.close(id.to_str().unwrap_or_default());

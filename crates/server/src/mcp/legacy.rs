@@ -25,6 +25,7 @@ use rmcp::{
 
 use super::{
     envelope::Refusal,
+    list_watch::ListWatch,
     message_log::Reader,
     request::McpRequest,
     request_transport::RequestTransport,
@@ -39,6 +40,8 @@ use crate::{
 
 /// The header with the id of a session.
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
+/// Says that the list of tools has changed.
+const TOOLS_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 /// The header with the last event that a client has received.
 const LAST_EVENT_HEADER: &str = "last-event-id";
 /// How long an answer may take before the response becomes an event stream.
@@ -125,16 +128,20 @@ impl Legacy {
     }
 
     /// Answers a GET: resumes a stream, or opens the stream of the session.
-    pub(super) fn get(parts: &Parts, session: &Arc<Session>) -> Response {
+    pub(super) async fn get(&self, parts: &Parts, session: &Arc<Session>, request: &McpRequest) -> Response {
         let last = parts.headers.get(LAST_EVENT_HEADER).and_then(|value| value.to_str().ok());
         let resumed = last.and_then(|last| {
             let (stream, events) = last.split_once('-')?;
             let stream = stream.parse().ok()?;
             Some((stream, session.resume(stream, events.parse().ok()?)?))
         });
-        match resumed {
-            Some((number, reader)) => event_stream(session, number, None, reader),
-            None => session_stream(session),
+        if let Some((number, reader)) = resumed {
+            return event_stream(session, number, None, reader);
+        }
+        let thread = request.thread.clone().unwrap_or_else(|| session.thread.clone());
+        match self.server.watch_list(request, Some(thread)).await {
+            Ok(watch) => session_stream(session, watch),
+            Err(error) => Json(ServerJsonRpcMessage::error(error, None)).into_response(),
         }
     }
 }
@@ -155,15 +162,14 @@ fn event_stream(session: &Arc<Session>, number: u64, first: Option<Event>, reade
     sse_response(stream::StreamExt::chain(stream::iter(first), messages))
 }
 
-/// The stream of a session: open until the session or the client ends it.
-fn session_stream(session: &Arc<Session>) -> Response {
-    let (ended, open) = (session.ended.clone(), session.open_stream());
-    sse_response(stream::unfold(open, move |open| {
+/// The stream of a session: says when the list of tools has changed, until the session ends or the client opens another one.
+fn session_stream(session: &Arc<Session>, watch: ListWatch) -> Response {
+    let (ended, open) = (session.replace_stream(), session.open_stream());
+    sse_response(stream::unfold((watch, open), move |(mut watch, open)| {
         let ended = ended.clone();
         async move {
-            ended.cancelled().await;
-            drop(open);
-            None::<(Event, OpenStream)>
+            let is_open = ended.run_until_cancelled(watch.changed()).await?;
+            is_open.then(|| (Event::default().data(TOOLS_CHANGED), (watch, open)))
         }
     }))
 }

@@ -6,13 +6,13 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CacheScope, CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-        ServerCapabilities, ServerConfig, Tool, ToolsCapability,
+        ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
     },
-    service::RequestContext,
+    service::{RequestContext, SubscriptionContext},
 };
-use toolhub_core::ToolHub;
+use toolhub_core::{ToolHub, ids::ThreadId};
 
-use super::{call, request::McpRequest, tool_list::ToolList};
+use super::{call, list_watch::ListWatch, request::McpRequest, tool_list::ToolList};
 use crate::settings::Settings;
 
 /// How long a client may use a list of tools without asking again, in milliseconds.
@@ -35,10 +35,20 @@ impl HubServer {
     }
 }
 
+impl HubServer {
+    /// Says when the list of a client has changed.
+    pub(super) async fn watch_list(
+        &self,
+        request: &McpRequest,
+        thread: Option<ThreadId>,
+    ) -> Result<ListWatch, ErrorData> {
+        ListWatch::new(&self.0.hub, request, thread).await
+    }
+}
+
 impl ServerHandler for HubServer {
     fn get_info(&self) -> ServerConfig {
-        let mut capabilities = ServerCapabilities::default();
-        capabilities.tools = Some(ToolsCapability::default());
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         let implementation = Implementation::new("toolhub", self.0.version.clone()).with_title("Toolhub");
         ServerConfig::new(capabilities).with_server_info(implementation)
     }
@@ -53,6 +63,29 @@ impl ServerHandler for HubServer {
         let mut list = ListToolsResult::with_all_items(self.0.tools.list(&request, thread.as_ref()).await?);
         (list.ttl_ms, list.cache_scope) = (Some(LIST_TTL_MS), Some(CacheScope::Private));
         Ok(list)
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.supported_by(&self.get_info().capabilities))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        if context.sink().accepted() == &SubscriptionFilter::default() {
+            return Err(ErrorData::invalid_params("nothing of this server can be listened to by this filter", None));
+        }
+        let request = McpRequest::of(context.request_context())?;
+        let thread = call::named_thread(&request, &context.request_context().meta)?;
+        let mut watch = self.watch_list(&request, thread).await?;
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                is_open = watch.changed() => {
+                    if !is_open || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

@@ -86,6 +86,8 @@ struct Activity {
     /// The streams that can be resumed, by number.
     streams: BTreeMap<u64, Arc<MessageLog>>,
     open_streams: usize,
+    /// Ends the stream of the session that was opened last.
+    stream: CancellationToken,
 }
 
 /// Why a session or a request is refused.
@@ -144,6 +146,7 @@ impl Sessions {
                 server_requests: HashMap::new(),
                 streams: BTreeMap::new(),
                 open_streams: 0,
+                stream: CancellationToken::new(),
             }),
         };
         table.open.insert(id.clone(), Arc::new(session));
@@ -268,6 +271,14 @@ impl Session {
     /// Resumes a stream after a number of messages.
     pub(super) fn resume(&self, stream: u64, received: usize) -> Option<Reader> {
         self.lock().streams.get(&stream).map(|log| log.read_from(received))
+    }
+
+    /// Ends the stream of the session, if there is one. Returns what ends the next one.
+    pub(super) fn replace_stream(&self) -> CancellationToken {
+        let mut activity = self.lock();
+        let next = self.ended.child_token();
+        std::mem::replace(&mut activity.stream, next.clone()).cancel();
+        next
     }
 
     /// Keeps the session open while a stream of it is.

@@ -11,10 +11,9 @@ use std::{
 use rmcp::{ErrorData, model::Tool};
 use serde_json::{Value, json};
 use toolhub_core::{
-    OfferOptions, StatusScope, ToolFilter, ToolHub, ToolName, Tools,
+    OfferOptions, ToolFilter, ToolHub, ToolName, Tools,
     export::{self, Format},
     ids::ThreadId,
-    status::ToolStatus,
 };
 
 use super::{call::THREAD_ARGUMENT, request::McpRequest, result};
@@ -59,14 +58,14 @@ impl ToolList {
                 self.hub.offer_with(tenant, thread, &options).await.map_err(|error| result::fault(&error))?.names()
             }
             None => {
-                let statuses =
-                    self.hub.tool_statuses(StatusScope::Shared).await.map_err(|error| result::fault(&error))?;
-                let listed = statuses.into_iter().filter(|info| info.status == ToolStatus::Available);
-                listed.map(|info| info.tool_name).filter(|name| request.toolset.contains(name)).collect()
+                let offer = self.hub.shared_offer(&request.toolset);
+                offer.tools().iter().map(|tool| tool.definition.name.clone()).collect()
             }
         };
         let converted = self.converted();
+        let caller = &request.principal.caller;
         let entries = names.iter().filter_map(|name| converted.get(name));
+        let entries = entries.filter(|entry| entry.registered.denied_to(caller).is_none());
         Ok(entries
             .map(|entry| match (&entry.with_thread, thread) {
                 (Some(tool), None) => tool.clone(),

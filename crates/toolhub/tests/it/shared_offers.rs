@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use toolhub::{
-    HubBuilder, HubChange, SharedOffer, SharedOfferWatch, StatusScope, Toolset,
+    HubBuilder, HubChange, OfferWatch, SharedOffer, StatusScope, Toolset,
     ids::Caller,
     prelude::*,
     status::ToolStatus,
@@ -27,7 +27,7 @@ async fn set(hub: &ToolHub, tool: &str, status: ToolStatus) {
 }
 
 /// Whether a change is announced within this many seconds.
-async fn hears_within(watch: &mut SharedOfferWatch, seconds: u64) -> bool {
+async fn hears_within(watch: &mut OfferWatch, seconds: u64) -> bool {
     tokio::time::timeout(Duration::from_secs(seconds), watch.changed()).await.is_ok()
 }
 

@@ -1,0 +1,92 @@
+//! Changes of the list of tools, as MCP clients hear of them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolhub_core::{StatusScope, status::ToolStatus, testing::scripted};
+
+use crate::{
+    support_api::{ApiFixture, EventReader, api_fixture},
+    support_mcp::{McpClient, events},
+};
+
+const CHANGED: &str = "notifications/tools/list_changed";
+
+/// Opens the stream of a session, or listens without one.
+async fn listen(fixture: &ApiFixture, client: &McpClient) -> EventReader {
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let message = client.session.is_none().then(|| client.message("subscriptions/listen", filter));
+    let headers = client.all_headers(message.as_ref());
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let method = if message.is_some() { "POST" } else { "GET" };
+    let body = message.map(|message| message.to_string());
+    let mut stream = fixture.stream_request(method, &client.path, body, &headers).await;
+    if client.session.is_none() {
+        assert_eq!(next(&mut stream).await["method"], "notifications/subscriptions/acknowledged");
+    }
+    stream
+}
+
+/// The next message of a stream.
+async fn next(stream: &mut EventReader) -> Value {
+    loop {
+        let chunk = stream.next_chunk().await.expect("a message");
+        if let Some(message) = events(&chunk).pop() {
+            return message;
+        }
+    }
+}
+
+async fn set_status(fixture: &ApiFixture, status: ToolStatus) {
+    fixture.hub.set_tool_status("add", status, None, None, StatusScope::Shared).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn listeners_of_both_eras_hear_of_added_withheld_and_returned_tools() {
+    let fixture = api_fixture().await;
+    let clients = [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")];
+    for client in &clients {
+        let mut stream = listen(&fixture, client).await;
+        let name = if client.session.is_some() { "one" } else { "two" };
+        fixture.hub.register(scripted(name, []).0).unwrap();
+        assert_eq!(next(&mut stream).await["method"], CHANGED);
+        assert!(client.names().await.contains(&name.to_owned()));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        set_status(&fixture, ToolStatus::Maintenance).await;
+        assert_eq!(next(&mut stream).await["method"], CHANGED);
+        assert!(!client.names().await.contains(&"add".to_owned()));
+        set_status(&fixture, ToolStatus::Available).await;
+        assert_eq!(next(&mut stream).await["method"], CHANGED);
+        assert!(client.names().await.contains(&"add".to_owned()));
+        // A tool that is back before the delay is over was never away.
+        set_status(&fixture, ToolStatus::Maintenance).await;
+        set_status(&fixture, ToolStatus::Available).await;
+        let quiet = tokio::time::timeout(Duration::from_secs(10), next(&mut stream)).await;
+        assert!(quiet.is_err(), "{quiet:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_hears_of_tools_that_its_own_calls_make_available() {
+    let fixture = api_fixture().await;
+    let client = McpClient::legacy(&fixture.router, "/mcp").await;
+    let other = McpClient::legacy(&fixture.router, "/mcp").await;
+    let (mut stream, mut others) = (listen(&fixture, &client).await, listen(&fixture, &other).await);
+    client.call("look", json!({})).await;
+    assert_eq!(next(&mut stream).await["method"], CHANGED);
+    assert!(client.names().await.contains(&"report".to_owned()));
+    assert!(tokio::time::timeout(Duration::from_secs(10), next(&mut others)).await.is_err());
+    // A second stream of the session ends the first.
+    let _second = listen(&fixture, &client).await;
+    while let Some(chunk) = stream.next_chunk().await {
+        assert!(events(&chunk).is_empty(), "{chunk}");
+    }
+}
+
+#[tokio::test]
+async fn listening_to_what_cannot_be_delivered_is_refused() {
+    let fixture = api_fixture().await;
+    let client = McpClient::modern(&fixture.router, "/mcp");
+    let error = client.error("subscriptions/listen", json!({"notifications": {}})).await;
+    assert_eq!(error["code"], -32602, "{error}");
+}
