@@ -13,14 +13,18 @@ mod era;
 mod error;
 mod executor;
 mod input;
+mod list_kind;
+mod lists;
 mod log_ring;
 mod operation_meters;
 mod pins;
+mod readers;
 mod registration;
 mod reply;
 mod server;
 mod source;
 mod supervisor;
+mod target;
 mod wire;
 
 pub use pins::forget_server;

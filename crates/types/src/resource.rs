@@ -2,7 +2,7 @@
 //!
 //! They have the form of MCP lists. What they contain is read by calls.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A resource, such as a file, that can be read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Resource {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub size: Option<u64>,
     /// Whom it is for, and how important it is.
-    #[serde(skip_serializing_if = "ResourceAnnotations::is_empty", default)]
+    #[serde(skip_serializing_if = "ResourceAnnotations::is_empty", default, deserialize_with = "null_as_default")]
     pub annotations: ResourceAnnotations,
 }
 
@@ -47,7 +47,7 @@ pub struct ResourceTemplate {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mime_type: Option<String>,
     /// Whom they are for, and how important they are.
-    #[serde(skip_serializing_if = "ResourceAnnotations::is_empty", default)]
+    #[serde(skip_serializing_if = "ResourceAnnotations::is_empty", default, deserialize_with = "null_as_default")]
     pub annotations: ResourceAnnotations,
 }
 
@@ -56,7 +56,7 @@ pub struct ResourceTemplate {
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceAnnotations {
     /// `user`, `assistant`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub audience: Vec<String>,
     /// From 0, optional, to 1, required.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct Prompt {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub description: Option<String>,
     /// Its arguments.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty", default, deserialize_with = "null_as_default")]
     pub arguments: Vec<PromptArgument>,
 }
 
@@ -104,6 +104,11 @@ pub struct PromptArgument {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub description: Option<String>,
     /// Whether it must be given.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub required: bool,
+}
+
+/// Some servers send null for what they do not have.
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }

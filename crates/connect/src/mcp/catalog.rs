@@ -135,7 +135,7 @@ fn read_list(list: &RawList, options: &CatalogOptions) -> Catalog {
     let mut catalog = Catalog::default();
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
-    for (index, raw) in list.tools.iter().enumerate() {
+    for (index, raw) in list.entries.iter().enumerate() {
         match tool::RawTool::parse(raw.get(), index, &options.secrets) {
             Ok(raw) => {
                 names.insert(raw.name.clone());

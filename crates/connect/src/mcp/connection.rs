@@ -1,10 +1,11 @@
 //! One live connection to an MCP server.
 //!
-//! In: an endpoint and an era. Out: what the server said about itself, pages of its tool list, results of calls, each as raw JSON
+//! In: an endpoint and an era. Out: what the server said about itself, pages of its lists, results of calls, each as raw JSON
 //! text. It neither reconnects nor falls back to another era: a supervisor does that, with a new connection. Every request ends at
 //! once when the connection does, and a request that is dropped is cancelled at the server.
 
 mod handshake;
+mod operation;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -12,24 +13,24 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
-    model::{
-        CallToolRequest, CallToolRequestParams, DiscoverRequest, DiscoverRequestParams, JsonObject, ListToolsRequest,
-        PaginatedRequestParams, PingRequest, RequestMetaObject, SubscriptionFilter,
-    },
+    model::{DiscoverRequest, DiscoverRequestParams, PingRequest, RequestMetaObject, SubscriptionFilter},
     service::{RoleClient, RunningService, ServiceError, Subscription},
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use handshake::Handler;
+pub(crate) use operation::Operation;
 
 use super::{
     accepted_input::AcceptedInput,
     connect_error::ConnectError,
     era::Era,
+    list_kind::ListKind,
     log_ring::LogRing,
     wire::{
-        self, End, EndCause, HttpSettings, JsonRpcFailure, Lifecycle, RequestError, Router, StdioSettings, UpdateSender,
+        self, End, EndCause, HttpSettings, JsonRpcFailure, Lifecycle, ListChanges, RequestError, Router, StdioSettings,
+        UpdateSender, UpdatedResources,
     },
 };
 use crate::{
@@ -117,16 +118,38 @@ pub(crate) struct PeerFacts {
     pub(crate) protocol_version: String,
     /// Name and version. Informative only: any server may claim any name.
     pub(crate) server: Option<(String, String)>,
-    pub(crate) has_tools: bool,
-    /// Whether it reports changes of its tool list.
-    pub(crate) reports_list_changes: bool,
+    pub(crate) tools: ListSupport,
+    pub(crate) prompts: ListSupport,
+    /// Resources and their templates.
+    pub(crate) resources: ListSupport,
+    /// Whether it reports changes of single resources.
+    pub(crate) watches_resources: bool,
+    /// Whether it completes arguments.
+    pub(crate) completes: bool,
     pub(crate) sends_logs: bool,
 }
 
-/// A call of a tool.
+/// Whether a server has a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ListSupport {
+    pub(crate) is_there: bool,
+    /// Whether the server reports its changes.
+    pub(crate) reports_changes: bool,
+}
+
+/// What a server is asked to report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ReportedChanges {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+    /// The resources whose changes are to be reported.
+    pub(crate) uris: Vec<String>,
+}
+
+/// A request on behalf of a call.
 pub(crate) struct OutgoingCall {
-    pub(crate) name: String,
-    pub(crate) arguments: JsonObject,
+    pub(crate) operation: Operation,
     /// Trace context, `traceparent` of W3C.
     pub(crate) traceparent: Option<String>,
     pub(crate) idempotency_key: Option<String>,
@@ -203,21 +226,14 @@ impl Connection {
         &self.secrets
     }
 
-    /// One page of the tool list: the raw JSON text of the result.
-    pub(crate) async fn list_page(&self, cursor: Option<String>) -> Result<String, RequestError> {
-        let params = PaginatedRequestParams::default().with_cursor(cursor);
-        let list = ListToolsRequest { params: Some(params), ..Default::default() };
-        request::send(self, list.into(), None, None).await
+    /// One page of a list: the raw JSON text of the result.
+    pub(crate) async fn list_page(&self, kind: ListKind, cursor: Option<String>) -> Result<String, RequestError> {
+        request::send(self, operation::list_request(kind, cursor), None, None).await
     }
 
+    /// Makes the request of a call: the raw JSON text of the result. Dropping the future cancels it at the server.
     #[allow(deprecated, reason = "log levels are deprecated, but servers send no log lines without one")]
-    /// Calls a tool: the raw JSON text of the result. Dropping the future cancels the call at the server.
     pub(crate) async fn call(&self, call: OutgoingCall) -> Result<String, RequestError> {
-        let mut params = CallToolRequestParams::new(call.name).with_arguments(call.arguments);
-        if let Some(input) = call.input {
-            params.input_responses = Some(input.responses);
-            params.request_state = input.state;
-        }
         let mut meta = RequestMetaObject::new();
         if let Some(traceparent) = call.traceparent {
             meta.set_traceparent(traceparent);
@@ -232,7 +248,12 @@ impl Connection {
             // Of this call: its caller may answer less than others.
             meta.set_client_capabilities(handshake::capabilities(call.updates.accepted()));
         }
-        request::send(self, CallToolRequest::new(params).into(), Some(meta), Some(call.updates)).await
+        request::send(self, call.operation.into_request(call.input), Some(meta), Some(call.updates)).await
+    }
+
+    /// Asks the server to report changes of a resource, or not to do so any more. Only in the legacy era.
+    pub(crate) async fn watch_resource(&self, uri: &str, is_watched: bool) -> Result<(), RequestError> {
+        request::send(self, operation::watch_request(uri, is_watched), None, None).await.map(drop)
     }
 
     /// A cheap request that shows whether the server still answers.
@@ -244,12 +265,26 @@ impl Connection {
         request::send(self, probe, None, None).await.map(|_| ())
     }
 
-    /// Asks the server to report changes of its tool list. The legacy era needs no request for it.
-    pub(crate) async fn listen(&self) -> Result<ListSubscription, RequestError> {
+    /// Asks the server to report changes. In the legacy era lists need no request, and resources
+    /// [one each](Self::watch_resource).
+    pub(crate) async fn listen(&self, changes: &ReportedChanges) -> Result<ListSubscription, RequestError> {
         if self.facts.era == Era::Legacy {
             return Ok(ListSubscription(None));
         }
-        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let mut filter = SubscriptionFilter::builder();
+        if changes.tools {
+            filter = filter.tools_list_changed();
+        }
+        if changes.prompts {
+            filter = filter.prompts_list_changed();
+        }
+        if changes.resources {
+            filter = filter.resources_list_changed();
+        }
+        if !changes.uris.is_empty() {
+            filter = filter.resource_subscriptions(changes.uris.iter().cloned());
+        }
+        let filter = filter.build();
         let subscription = tokio::select! {
             biased;
             end = self.lifecycle.ended() => return Err(RequestError::Lost(end)),
@@ -268,10 +303,15 @@ impl Connection {
         }
     }
 
-    /// A number that changes whenever the server says that its tool list has changed. Any number of changes between two looks
+    /// Numbers that change whenever the server says that one of its lists has changed. Any number of changes between two looks
     /// count as one.
-    pub(crate) fn list_changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn list_changes(&self) -> watch::Receiver<ListChanges> {
         self.router.list_changes()
+    }
+
+    /// The resources that the server says have changed.
+    pub(crate) fn updated_resources(&self) -> &UpdatedResources {
+        &self.router.updated_resources
     }
 
     /// Waits until the connection has ended.
@@ -317,7 +357,7 @@ impl Drop for Connection {
     }
 }
 
-/// A subscription to changes of the tool list. Dropping it ends it at the server.
+/// A subscription to changes. Dropping it ends it at the server.
 pub(crate) struct ListSubscription(Option<Subscription>);
 
 impl ListSubscription {

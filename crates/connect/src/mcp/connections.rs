@@ -22,6 +22,7 @@ use super::{
     connection::{Connection, ConnectionOptions, Endpoint},
     era::Era,
     error,
+    list_kind::ListKind,
     log_ring::LogRing,
     operation_meters::OperationMeters,
     server::McpServer,
@@ -156,8 +157,8 @@ impl Connections {
         }
         let is_healthy = match self.current() {
             Some(connection) => {
-                let is_healthy =
-                    answers(connection.probe()).await || answers(connection.list_page(None).map_ok(drop)).await;
+                let is_healthy = answers(connection.probe()).await
+                    || answers(connection.list_page(ListKind::Tools, None).map_ok(drop)).await;
                 // While calls run, the server may be busy with one of them.
                 if !is_healthy && connection.calls_in_flight() == 0 {
                     connection.end_unresponsive();

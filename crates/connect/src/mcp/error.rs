@@ -21,6 +21,8 @@ use crate::{command::CommandError, rest::status_error::ErrorResponse};
 /// JSON-RPC error codes.
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
+/// Of the legacy era.
+const RESOURCE_NOT_FOUND: i32 = -32002;
 const INTERNAL_ERROR: i32 = -32603;
 const INVALID_REQUEST: i32 = -32600;
 const PARSE_ERROR: i32 = -32700;
@@ -137,7 +139,9 @@ fn refused(failure: &JsonRpcFailure, effect: Effect) -> ToolError {
     let message: String = failure.message.chars().take(MAX_MESSAGE_CHARS).collect();
     let code = failure.code;
     match code {
-        INVALID_PARAMS => ToolError::refused(format!("The MCP server refused this request: {message}")).effect(effect),
+        INVALID_PARAMS | RESOURCE_NOT_FOUND => {
+            ToolError::refused(format!("The MCP server refused this request: {message}")).effect(effect)
+        }
         METHOD_NOT_FOUND => ToolError::refused(format!("The MCP server does not know this tool: {message}")),
         PARSE_ERROR | INVALID_REQUEST | INTERNAL_ERROR => {
             hidden(ErrorKind::UpstreamError, format!("the MCP server reported an error (code {code}): {message}"))

@@ -1,4 +1,4 @@
-//! Runs the calls of one tool of a server.
+//! Runs the calls of one tool of a server, or those that read its prompts and resources.
 //!
 //! In: a job. Out: the server's reply. A call is sent once, and again only if the server asks for input first: whether it may be
 //! repeated is decided by the pipeline, from the effect in the error.
@@ -21,13 +21,13 @@ use super::{
     error,
     input::{Answerer, InputFailure, MAX_ROUNDS, Questions, URL_ELICITATION_REQUIRED},
     reply::{self, CallResult, ExpectedResult, InputRequired},
+    target::Target,
     wire::{JsonRpcFailure, RequestError, Update, updates},
 };
 
 pub(super) struct McpExecutor {
     pub(super) connections: Arc<Connections>,
-    /// The name of the tool at the server.
-    pub(super) tool: String,
+    pub(super) target: Target,
     /// Whether an output that does not fit its schema was logged.
     pub(super) has_warned: AtomicBool,
 }
@@ -80,8 +80,7 @@ impl McpExecutor {
         let (context, read_only) = (job.context, job.tool.annotations.read_only);
         let (sender, mut receiver) = updates(accepted);
         let call = OutgoingCall {
-            name: self.tool.clone(),
-            arguments: job.arguments.as_object().cloned().unwrap_or_default(),
+            operation: self.target.operation(job.arguments)?,
             traceparent: context.trace().map(TraceContext::traceparent),
             idempotency_key: context.idempotency_key().map(|key| key.as_str().to_owned()),
             input,
@@ -99,7 +98,7 @@ impl McpExecutor {
                 text = &mut answer => break text,
             }
         };
-        self.connections.meters.record_call(started.elapsed());
+        self.connections.meters.record_call(&self.target, started.elapsed());
         while let Some(update) = receiver.try_next() {
             self.forward(update, job, &mut questions);
         }
@@ -115,7 +114,11 @@ impl McpExecutor {
         };
         let expected =
             ExpectedResult { output: context.output_schema().cloned(), read_only, secrets: secrets.named.clone() };
-        match reply::read(text, expected).await? {
+        let result = match self.target.result_member() {
+            None => reply::read(text, expected).await?,
+            Some(member) => reply::read_plain(text, member, expected).await?,
+        };
+        match result {
             CallResult::Complete { reply, mismatch } => {
                 if let Some(mismatch) = mismatch {
                     self.connections.meters.record_mismatch();

@@ -9,7 +9,7 @@ use std::{
 
 use toolhub_core::{Latency, LatencyRecorder};
 
-use super::era::Era;
+use super::{era::Era, target::Target};
 
 #[derive(Debug, Default)]
 pub(super) struct OperationMeters {
@@ -18,6 +18,9 @@ pub(super) struct OperationMeters {
     list: LatencyRecorder,
     call: LatencyRecorder,
     mismatches: AtomicU64,
+    read_resource: LatencyRecorder,
+    get_prompt: LatencyRecorder,
+    complete: LatencyRecorder,
 }
 
 impl OperationMeters {
@@ -34,8 +37,15 @@ impl OperationMeters {
         self.list.record(duration);
     }
 
-    pub(super) fn record_call(&self, duration: Duration) {
-        self.call.record(duration);
+    /// A request on behalf of a call.
+    pub(super) fn record_call(&self, target: &Target, duration: Duration) {
+        let recorder = match target {
+            Target::Tool(_) => &self.call,
+            Target::Resource => &self.read_resource,
+            Target::Prompt => &self.get_prompt,
+            Target::Completion => &self.complete,
+        };
+        recorder.record(duration);
     }
 
     /// An output that does not fit the schema of its tool.
@@ -54,6 +64,9 @@ impl OperationMeters {
             ("server/discover", &self.discover),
             ("tools/list", &self.list),
             ("tools/call", &self.call),
+            ("resources/read", &self.read_resource),
+            ("prompts/get", &self.get_prompt),
+            ("completion/complete", &self.complete),
         ];
         let latencies = all.into_iter().map(|(method, recorder)| (method, recorder.latency()));
         latencies.filter(|(_, latency)| latency.count > 0).collect()

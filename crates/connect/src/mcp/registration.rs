@@ -17,7 +17,9 @@ use super::{
     catalog::{Catalog, ListedTool, SentDefinition},
     executor::McpExecutor,
     pins::{PendingDefinition, ServerMemory},
+    readers,
     source::McpSource,
+    target::Target,
 };
 
 /// The last list that was registered.
@@ -63,7 +65,10 @@ async fn register_catalog(
 ) -> Result<(), StoreError> {
     let pending = find_pending(source, hub, catalog).await?;
     let is_pending = |tool: &ListedTool| pending.iter().any(|pending| pending.name == tool.original_name);
-    let builders = catalog.tools.iter().map(|tool| builder(source, tool, is_pending(tool))).collect();
+    let builders = catalog.tools.iter().map(|tool| builder(source, tool, is_pending(tool)));
+    let readers = readers::wanted(source);
+    // First those that read: a tool of the server with such a name is refused.
+    let builders = readers.builders(source).into_iter().chain(builders).collect();
     let refused = handle.replace_tools(builders).await;
     let mut tools = Vec::new();
     for tool in &catalog.tools {
@@ -89,7 +94,10 @@ async fn register_catalog(
         let (server, reason) = (source.server.name.as_str(), tool.reason.as_deref());
         tracing::warn!(server, tool = tool.name, reason, "a tool of an MCP server cannot be offered");
     }
-    (status.tools, status.pending, status.notes) = (tools, pending, notes(source, catalog));
+    let mut notes = notes(source, catalog);
+    let readers = readers.registered(&refused, &mut notes);
+    (status.tools, status.pending, status.notes, status.readers) = (tools, pending, notes, readers);
+    handle.replace_lists(status.lists.publish(status.readers.clone()));
     Ok(())
 }
 
@@ -151,7 +159,7 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
     let server = &source.server;
     let executor = McpExecutor {
         connections: source.connections.clone(),
-        tool: tool.original_name.clone(),
+        target: Target::Tool(tool.original_name.clone()),
         has_warned: AtomicBool::new(false),
     };
     let mut policy = server.policy.clone();

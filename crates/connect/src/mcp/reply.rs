@@ -1,4 +1,4 @@
-//! Reads the result of `tools/call`.
+//! Reads the result of `tools/call`, and those of requests that read prompts and resources.
 //!
 //! In: its JSON text, and what the tool promised. Out: the reply of the call, the questions that the server asks first, or the error
 //! that the tool reported. A content block that is not understood is left out and named; the others pass. `error.rs` says what each
@@ -62,10 +62,34 @@ pub(crate) struct InputRequired {
 /// # Errors
 /// When the tool reported an error, or the text is not a result.
 pub(crate) async fn read(text: String, expected: ExpectedResult) -> Result<CallResult, ToolError> {
-    offload::run(text.len(), move || read_result(&text, &expected)).await
+    offload::run(text.len(), move || read_result(&text, &expected, complete)).await
 }
 
-fn read_result(text: &str, expected: &ExpectedResult) -> Result<CallResult, ToolError> {
+/// Reads a result that is passed on as it is, if it has this member; a large one on a blocking thread.
+///
+/// # Errors
+/// When the text is not such a result.
+pub(crate) async fn read_plain(
+    text: String,
+    member: &'static str,
+    expected: ExpectedResult,
+) -> Result<CallResult, ToolError> {
+    let plain = move |mut result: Map<String, Value>, expected: &ExpectedResult| {
+        if !result.get(member).is_some_and(|member| member.is_array() || member.is_object()) {
+            return Err(error::invalid_result(format!("it has no `{member}`"), expected.read_only));
+        }
+        // What belongs to the request and to caches, not to the result.
+        ["_meta", "resultType", "ttlMs", "cacheScope"].into_iter().for_each(|member| drop(result.remove(member)));
+        Ok(CallResult::Complete { reply: Reply::from(Value::Object(result)), mismatch: None })
+    };
+    offload::run(text.len(), move || read_result(&text, &expected, plain)).await
+}
+
+fn read_result(
+    text: &str,
+    expected: &ExpectedResult,
+    complete: impl Fn(Map<String, Value>, &ExpectedResult) -> Result<CallResult, ToolError>,
+) -> Result<CallResult, ToolError> {
     let violation = |what: &str| error::invalid_result(what, expected.read_only);
     let result = match json::parse::<Value>(text.as_bytes(), JsonLimits::default()) {
         Ok(Value::Object(result)) => result,

@@ -68,6 +68,8 @@ pub struct McpServer {
     pub(super) startup_timeout: Duration,
     pub(super) max_tools: usize,
     pub(super) max_message: usize,
+    pub(super) resources: bool,
+    pub(super) prompts: bool,
     pub(super) sampling: bool,
     pub(super) roots: Vec<Root>,
     pub(super) policy: Policy,
@@ -155,6 +157,8 @@ impl McpServer {
             startup_timeout: DEFAULT_STARTUP_TIMEOUT,
             max_tools: DEFAULT_MAX_TOOLS,
             max_message: DEFAULT_MAX_MESSAGE,
+            resources: false,
+            prompts: false,
             sampling: false,
             roots: Vec::new(),
             policy: Policy::default(),
@@ -301,7 +305,7 @@ impl McpServer {
         self
     }
 
-    /// Maximum number of its tools. Default: 1,000.
+    /// Maximum number of its tools, and of the entries of each other list. Default: 1,000.
     pub fn max_tools(mut self, tools: usize) -> Self {
         self.max_tools = tools;
         self
@@ -310,6 +314,18 @@ impl McpServer {
     /// Maximum size of one message of the server, in bytes. Default: 16 MiB.
     pub fn max_message(mut self, bytes: usize) -> Self {
         self.max_message = bytes;
+        self
+    }
+
+    /// Lists its resources and resource templates too; see [`ToolHub::lists`](toolhub_core::ToolHub::lists).
+    pub fn resources(mut self) -> Self {
+        self.resources = true;
+        self
+    }
+
+    /// Lists its prompts too, as `server__prompt`; see [`ToolHub::lists`](toolhub_core::ToolHub::lists).
+    pub fn prompts(mut self) -> Self {
+        self.prompts = true;
         self
     }
 

@@ -6,10 +6,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use toolhub_core::{
     BoxFuture, DefinitionApproval, DefinitionApprovalError, DefinitionChange, Glob, Latency, SourceConnection,
-    SourceHandle, SourceInfo, SourceTool, ToolSource,
+    SourceHandle, SourceInfo, SourceReaders, SourceTool, ToolSource,
     clock::{Clock, SystemClock, Timestamp},
 };
 
@@ -17,6 +17,7 @@ use super::{
     catalog::CatalogOptions,
     connection::PeerFacts,
     connections::Connections,
+    lists::ServerLists,
     log_ring::LogRing,
     pins::PendingDefinition,
     registration,
@@ -31,6 +32,8 @@ pub struct McpSource {
     pub(super) connections: Arc<Connections>,
     pub(super) logs: Arc<LogRing>,
     pub(super) restart: Notify,
+    /// The resources whose changes the hub wants to know.
+    pub(super) watched: watch::Sender<Vec<String>>,
     pub(super) status: Mutex<ServerStatus>,
     /// The hub, while the source runs.
     pub(super) handle: Mutex<Option<SourceHandle>>,
@@ -49,6 +52,9 @@ pub(super) struct ServerStatus {
     pub(super) tools: Vec<SourceTool>,
     pub(super) pending: Vec<PendingDefinition>,
     pub(super) notes: Vec<String>,
+    /// What it lists besides tools, and the tools that read it.
+    pub(super) lists: ServerLists,
+    pub(super) readers: SourceReaders,
 }
 
 impl McpSource {
@@ -79,6 +85,8 @@ impl McpSource {
             tools: Vec::new(),
             pending: Vec::new(),
             notes: Vec::new(),
+            lists: ServerLists::default(),
+            readers: SourceReaders::default(),
         };
         Ok(Self {
             connections: Arc::new(Connections::new(&server, logs.clone())),
@@ -86,6 +94,7 @@ impl McpSource {
             catalog_options,
             logs,
             restart: Notify::new(),
+            watched: watch::Sender::default(),
             status: Mutex::new(status),
             handle: Mutex::default(),
             registering: tokio::sync::Mutex::default(),
@@ -136,9 +145,17 @@ impl ToolSource for McpSource {
                 details.insert("serverInfo".into(), json!({"name": name, "version": version}));
             }
         }
-        if !status.notes.is_empty() {
-            details.insert("notes".into(), status.notes.clone().into());
+        let notes: Vec<_> = status.notes.iter().chain(status.lists.notes()).cloned().collect();
+        if !notes.is_empty() {
+            details.insert("notes".into(), notes.into());
         }
+        let lists = [
+            ("prompts", status.lists.prompts.len()),
+            ("resources", status.lists.resources.len()),
+            ("resourceTemplates", status.lists.templates.len()),
+        ];
+        details
+            .extend(lists.into_iter().filter(|(_, count)| *count > 0).map(|(list, count)| (list.into(), count.into())));
         SourceInfo {
             name: self.server.name.clone(),
             connection: status.connection,
@@ -174,6 +191,10 @@ impl ToolSource for McpSource {
     fn log_lines(&self) -> Vec<String> {
         let lines = self.logs.last(super::log_ring::MAX_LINES);
         lines.into_iter().map(|line| format!("{} {}", line.at, line.text)).collect()
+    }
+
+    fn watch_resources(&self, uris: Vec<String>) {
+        self.watched.send_if_modified(|watched| std::mem::replace(watched, uris) != *watched);
     }
 
     fn operations(&self) -> Vec<(&'static str, Latency)> {

@@ -3,6 +3,9 @@
 //! In: the settings of a server. Out: registered tools with a link that says whether the server is connected. The order is always:
 //! connect, list, listen for changes, serve calls. Nothing here waits for a server when the hub starts.
 
+mod listing;
+mod watched_resources;
+
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
@@ -10,15 +13,15 @@ use toolhub_core::SourceConnection;
 use toolhub_core::{SourceHandle, clock::Clock as _, clock::SystemClock};
 
 use super::{
-    catalog::{self, CatalogOptions, ListReader, Step},
     connect_error::ConnectError,
-    connection::{Connection, ListSubscription},
+    connection::{Connection, ListSubscription, ReportedChanges},
     era::Era,
     pins::ServerMemory,
-    registration,
     server::Protocol,
     source::McpSource,
 };
+use listing::{OtherLists, list, list_others};
+use watched_resources::WatchedResources;
 
 /// Delays between attempts to connect.
 const MIN_DELAY: Duration = Duration::from_millis(500);
@@ -29,9 +32,7 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 const DEBOUNCE: Duration = Duration::from_millis(300);
 /// The longest wait after a change, if a server reports one after the other.
 const MAX_DEBOUNCE: Duration = Duration::from_secs(10);
-/// How often the list is read again without a reported change: bounds of what the server says, and the default.
-const MIN_RELIST: Duration = Duration::from_secs(30);
-const MAX_RELIST: Duration = Duration::from_secs(3600);
+/// How often the lists are read again if changes are not reported.
 const DEFAULT_RELIST: Duration = Duration::from_secs(600);
 /// How often idle connections of tenants are closed.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
@@ -135,11 +136,14 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
     source.status().facts = Some(connection.facts().clone());
     // Before the list, so that a change while it is read is not missed.
     let mut changes = connection.list_changes();
+    let mut seen = *changes.borrow_and_update();
+    let mut watched = WatchedResources::new(source);
     let mut relist_after = match list(source, handle, &connection).await {
         Ok(time) => time,
         Err(cause) => return Exit::Lost(cause.into()),
     };
-    let mut subscription = listen(source, &connection).await;
+    list_others(source, handle, &connection, OtherLists::all(source, &connection)).await;
+    let mut subscription = listen(source, &connection, watched.take_changed()).await;
     handle.connected().await;
     *connected_at = Some(Instant::now());
     {
@@ -154,6 +158,9 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
         if subscription.is_none() && connection.facts().era == Era::Modern {
             relist_after = relist_after.min(DEFAULT_RELIST);
         }
+        watched.subscribe(source, &connection).await;
+        let mut others = OtherLists::all(source, &connection);
+        let mut has_new_tools = true;
         tokio::select! {
             biased;
             end = connection.ended() => return Exit::Lost(end.to_string().into()),
@@ -163,19 +170,37 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
                 source.connections.is_healthy().await;
                 continue;
             }
+            uris = watched.changed() => {
+                if connection.facts().era == Era::Modern {
+                    subscription = listen(source, &connection, uris).await;
+                }
+                continue;
+            }
             Ok(()) = changes.changed() => {
                 // A burst of changes is one.
                 pause = next_pause(pause, listed_at);
                 let _ = tokio::time::timeout(pause, connection.ended()).await;
-                changes.mark_unchanged();
+                let now = *changes.borrow_and_update();
+                others.prompts &= now.prompts != seen.prompts;
+                others.resources &= now.resources != seen.resources;
+                has_new_tools = now.tools != seen.tools;
+                seen = now;
             }
             () = ended(&mut subscription) => {
                 // Changes may have been missed.
                 pause = next_pause(pause, listed_at);
                 let _ = tokio::time::timeout(pause, connection.ended()).await;
-                subscription = listen(source, &connection).await;
+                subscription = listen(source, &connection, watched.current()).await;
+            }
+            updated = connection.updated_resources().take() => {
+                updated.iter().for_each(|uri| handle.resource_updated(uri));
+                continue;
             }
             () = tokio::time::sleep_until(listed_at + relist_after) => {}
+        }
+        list_others(source, handle, &connection, others).await;
+        if !has_new_tools {
+            continue;
         }
         match list(source, handle, &connection).await {
             Ok(time) => {
@@ -236,43 +261,19 @@ async fn connect(source: &McpSource, handle: &SourceHandle) -> Result<Connection
     Ok(connection)
 }
 
-/// Reads the whole list and registers its tools. Returns when to read it again.
-async fn list(source: &McpSource, handle: &SourceHandle, connection: &Connection) -> Result<Duration, String> {
-    let facts = connection.facts();
-    let mut reader = ListReader::new(source.server.max_tools);
-    let raw = if facts.has_tools {
-        let mut cursor = None;
-        loop {
-            let started = Instant::now();
-            let page = tokio::time::timeout(source.server.startup_timeout, connection.list_page(cursor)).await;
-            source.connections.meters.record_list(started.elapsed());
-            let page = page.map_err(|_| "the server does not answer `tools/list`".to_owned())?;
-            let secrets = &connection.secrets().all;
-            let page = page.map_err(|error| secrets.error(super::error::request_error(error, true)).to_string())?;
-            match reader.add(page).await.map_err(|error| error.to_string())? {
-                Step::Next(next, after) => (reader, cursor) = (next, Some(after)),
-                Step::Done(list) => break list,
-            }
-        }
-    } else {
-        Default::default()
+/// Asks the server to report changes of its lists and of watched resources, as far as it does that.
+async fn listen(source: &McpSource, connection: &Connection, uris: Vec<String>) -> Option<ListSubscription> {
+    let (facts, others) = (connection.facts(), OtherLists::all(source, connection));
+    let reported = ReportedChanges {
+        tools: facts.tools.reports_changes,
+        prompts: others.prompts && facts.prompts.reports_changes,
+        resources: others.resources && facts.resources.reports_changes,
+        uris: if facts.watches_resources { uris } else { Vec::new() },
     };
-    let ttl = raw.ttl.map(|ttl| ttl.clamp(MIN_RELIST, MAX_RELIST));
-    let secrets = connection.secrets().named.clone();
-    let param_headers = facts.era == Era::Modern && source.connections.is_http();
-    let options = CatalogOptions { secrets, param_headers, ..source.catalog_options.clone() };
-    let catalog = catalog::read(raw, options).await;
-    registration::register(source, handle, catalog).await.map_err(|error| error.to_string())?;
-    let unreported = (!facts.reports_list_changes).then_some(DEFAULT_RELIST);
-    Ok(ttl.into_iter().chain(unreported).min().unwrap_or(MAX_RELIST))
-}
-
-/// Asks the server to report changes of its list, if it does that.
-async fn listen(source: &McpSource, connection: &Connection) -> Option<ListSubscription> {
-    if !connection.facts().reports_list_changes {
+    if reported == ReportedChanges::default() {
         return None;
     }
-    let listening = pin!(connection.listen());
+    let listening = pin!(connection.listen(&reported));
     match tokio::time::timeout(source.server.startup_timeout, listening).await {
         Ok(Ok(subscription)) => Some(subscription),
         _ => {

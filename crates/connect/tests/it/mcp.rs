@@ -2,6 +2,7 @@
 
 mod input;
 mod lifecycle;
+mod lists;
 mod per_thread;
 mod pins;
 mod real_servers;

@@ -10,6 +10,8 @@ cancelled = []
 questions = {}  # id of a question -> id of the call that asks
 answers = []
 calls = []
+watched = set()  # URIs of resources whose changes are reported
+resources = ["test://a", "test://b", "test://c"]
 repeated = {}  # id of a call -> how many answers it waits for
 count = 0
 
@@ -65,6 +67,14 @@ def call(id, params):
             notify("progress", progressToken=token, progress=number)
             notify("tools/list_changed")
         text(id, "flooded")
+    elif name == "touch_resource":
+        if arguments["uri"] in watched:
+            notify("resources/updated", uri=arguments["uri"])
+        text(id, sorted(watched))
+    elif name == "add_resource":
+        resources.append(arguments["uri"])
+        notify("resources/list_changed")
+        text(id, "added")
     elif name == "hang":
         sys.stderr.write("hanging\n")
     elif name == "report":
@@ -167,6 +177,43 @@ def call(id, params):
         send(id=id, error={"code": -32602, "message": "unknown tool"})
 
 
+CAPABILITIES = {"tools": {"listChanged": True}, "logging": {}}
+if "lists" in flags:
+    CAPABILITIES["resources"] = {"subscribe": True, "listChanged": True}
+    CAPABILITIES["prompts"] = {"listChanged": True}
+    CAPABILITIES["completions"] = {}
+
+
+def handle_lists(id, method, params):
+    """What a server has besides tools."""
+    if method == "prompts/list":
+        arguments = [{"name": "who", "required": True}]
+        send(id=id, result={"prompts": [{"name": "greet", "description": "Greets.", "arguments": arguments}, 7]})
+    elif method == "prompts/get":
+        content = {"type": "text", "text": "Hello " + params["arguments"]["who"]}
+        send(id=id, result={"messages": [{"role": "user", "content": content}], "_meta": {}})
+    elif method == "resources/list":
+        page = int(params.get("cursor") or 0)
+        following = {"nextCursor": str(page + 1)} if page + 1 < len(resources) else {}
+        send(id=id, result={"resources": [{"uri": resources[page], "name": f"r{page}"}], **following})
+    elif method == "resources/templates/list":
+        send(id=id, result={"resourceTemplates": [{"uriTemplate": "item://{id}", "name": "items"}]})
+    elif method == "resources/read":
+        uri = params["uri"]
+        if uri == "test://missing":
+            return send(id=id, error={"code": -32002, "message": "no such resource"})
+        value = os.environ.get("API_TOKEN", "") if uri == "test://secret" else "contents of " + uri
+        send(id=id, result={"contents": [{"uri": uri, "text": value}], "ttlMs": 5, "cacheScope": "private"})
+    elif method == "completion/complete":
+        send(id=id, result={"completion": {"values": [params["argument"]["value"] + "!", params["ref"]["type"]]}})
+    elif method == "resources/subscribe":
+        watched.add(params["uri"])
+        send(id=id, result={})
+    elif method == "resources/unsubscribe":
+        watched.discard(params["uri"])
+        send(id=id, result={})
+
+
 def handle(message):
     id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method is None:
@@ -183,14 +230,13 @@ def handle(message):
         if "refuse-initialize" in flags:
             return send(id=id, error={"code": -32601, "message": "no"})
         version = next((flag[8:] for flag in flags if flag.startswith("version=")), "2025-11-25")
-        capabilities = {"tools": {"listChanged": True}, "logging": {}}
-        send(id=id, result={"protocolVersion": version, "capabilities": capabilities, "serverInfo": {"name": "test", "version": "1"}})
+        send(id=id, result={"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": {"name": "test", "version": "1"}})
     elif method == "server/discover":
         if "exit-on-discover" in flags:
             sys.exit(1)
         if "legacy" in flags:
             return send(id=id, error={"code": -32601, "message": "Method not found"})
-        result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}, "logging": {}}}
+        result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES}
         info = {"io.modelcontextprotocol/serverInfo": {"name": "test", "version": "2"}}
         send(id=id, result={**result, "ttlMs": 0, "cacheScope": "private", "_meta": info})
     elif method == "tools/list" and "fail-list" in flags:
@@ -204,6 +250,8 @@ def handle(message):
         send(id=id, result={"tools": [{"name": f"tool{page}", "odd": True}], **following, "_meta": {}})
     elif method == "subscriptions/listen":
         subscription = {"io.modelcontextprotocol/subscriptionId": id}
+        watched.clear()
+        watched.update(params["notifications"].get("resourceSubscriptions", []))
         notify("subscriptions/acknowledged", _meta=subscription, notifications=params["notifications"])
         for _ in range(200):
             notify("tools/list_changed", _meta=subscription)
@@ -215,6 +263,8 @@ def handle(message):
         call(id, params)
     elif method == "ping":
         send(id=id, result={})
+    elif "lists" in flags:
+        handle_lists(id, method, params)
 
 
 if os.path.exists(os.environ.get("SILENT", "")):

@@ -326,6 +326,12 @@ impl McpServerPlan {
         if !raw.enabled {
             server = server.disabled();
         }
+        if raw.resources {
+            server = server.resources();
+        }
+        if raw.prompts {
+            server = server.prompts();
+        }
         if raw.sampling {
             server = server.sampling();
         }

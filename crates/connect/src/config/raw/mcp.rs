@@ -79,11 +79,17 @@ pub struct McpServerConfig {
     pub protocol: McpProtocol,
     /// How long the server may take to start and complete the handshake.
     pub startup_timeout: PositiveDuration,
-    /// Maximum number of tools.
+    /// Maximum number of tools, and of the entries of each other list.
     #[schemars(range(min = 1))]
     pub max_tools: u32,
     /// Maximum size of one message of the server.
     pub max_message: Size,
+    /// Whether its resources and resource templates are listed too, for MCP clients of the hub.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub resources: bool,
+    /// Whether its prompts are listed too, for MCP clients of the hub: `fs__summarize`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub prompts: bool,
     /// Passes requests of the server for a message of a model (sampling) on to callers that answer them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sampling: bool,
@@ -240,6 +246,8 @@ impl Default for McpServerConfig {
             startup_timeout: PositiveDuration(Duration::from_secs(60)),
             max_tools: 1_000,
             max_message: Size(16 << 20),
+            resources: false,
+            prompts: false,
             sampling: false,
             roots: Vec::new(),
             tools: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Collects the pages of a server's list.
 //!
-//! In: the JSON text of each page. Out: the cursor of the next page, or the whole list: the text of each tool, unread. The number of
-//! pages, tools and bytes is bounded, and a cursor that repeats ends the list; what was read by then counts.
+//! In: the JSON text of each page. Out: the cursor of the next page, or the whole list: the text of each entry, unread. The number of
+//! pages, entries and bytes is bounded, and a cursor that repeats ends the list; what was read by then counts.
 
 use std::{collections::HashSet, fmt, time::Duration};
 
@@ -12,6 +12,8 @@ use serde::{
 use serde_json::value::RawValue;
 use toolhub_core::offload;
 
+use crate::mcp::list_kind::ListKind;
+
 /// Most pages of a list.
 const MAX_PAGES: usize = 100;
 /// Most bytes of all pages.
@@ -20,7 +22,8 @@ const MAX_BYTES: usize = 8 << 20;
 /// Reads a list page by page.
 #[derive(Debug)]
 pub(crate) struct ListReader {
-    max_tools: usize,
+    kind: ListKind,
+    max_entries: usize,
     pages: usize,
     cursors: HashSet<String>,
     list: RawList,
@@ -35,11 +38,11 @@ pub(crate) enum Step {
     Done(RawList),
 }
 
-/// The tools of a list as the server sent them.
+/// The entries of a list as the server sent them.
 #[derive(Debug, Default)]
 pub(crate) struct RawList {
-    /// The JSON text of each tool.
-    pub(crate) tools: Vec<Box<RawValue>>,
+    /// The JSON text of each entry.
+    pub(crate) entries: Vec<Box<RawValue>>,
     /// The size of all pages.
     pub(crate) bytes: usize,
     /// How long the server says that the list is valid: the shortest of all pages.
@@ -53,17 +56,18 @@ pub(crate) struct RawList {
 pub(crate) enum Cut {
     Pages,
     Bytes,
-    Tools { max: usize },
+    Entries { kind: ListKind, max: usize },
     RepeatedCursor,
 }
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pages => write!(f, "the list has more than {MAX_PAGES} pages; the tools after them are left out"),
-            Self::Bytes => write!(f, "the list has more than {} MiB; the tools beyond are left out", MAX_BYTES >> 20),
-            Self::Tools { max } => {
-                write!(f, "the list has more than {max} tools, which is `max_tools`; the others are left out")
+            Self::Pages => write!(f, "the list has more than {MAX_PAGES} pages; what is after them is left out"),
+            Self::Bytes => write!(f, "the list has more than {} MiB; what is beyond is left out", MAX_BYTES >> 20),
+            Self::Entries { kind, max } => {
+                let member = kind.member();
+                write!(f, "the list has more than {max} {member}, which is `max_tools`; the others are left out")
             }
             Self::RepeatedCursor => f.write_str("the server repeats a cursor; its list ends there"),
         }
@@ -73,26 +77,27 @@ impl fmt::Display for Cut {
 /// Why a page is not part of a list.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListError {
-    /// The text is not a list of tools.
-    #[error("the server's answer to `tools/list` is not valid: {0}")]
-    Malformed(String),
+    /// The text is not such a list.
+    #[error("the server's answer to `{}` is not valid: {reason}", .kind.method())]
+    Malformed { kind: ListKind, reason: String },
     /// Already the first page is too large.
-    #[error("the server's list of tools has {bytes} bytes in one page, at most {MAX_BYTES} are read")]
+    #[error("the server's answer to `{}` has {bytes} bytes in one page, at most {MAX_BYTES} are read", .kind.method())]
     TooLarge {
+        kind: ListKind,
         /// Its size.
         bytes: usize,
     },
 }
 
 impl ListReader {
-    pub(crate) fn new(max_tools: usize) -> Self {
-        Self { max_tools, pages: 0, cursors: HashSet::new(), list: RawList::default() }
+    pub(crate) fn new(kind: ListKind, max_entries: usize) -> Self {
+        Self { kind, max_entries, pages: 0, cursors: HashSet::new(), list: RawList::default() }
     }
 
     /// Adds a page, the first one or that of the last cursor; a large page is read on a blocking thread.
     ///
     /// # Errors
-    /// When it is not a page of tools, or the first page alone is too large.
+    /// When it is not a page of the list, or the first page alone is too large.
     pub(crate) async fn add(self, page: String) -> Result<Step, ListError> {
         offload::run(page.len(), move || self.add_page(&page)).await
     }
@@ -100,36 +105,41 @@ impl ListReader {
     pub(super) fn add_page(mut self, text: &str) -> Result<Step, ListError> {
         if self.list.bytes + text.len() > MAX_BYTES {
             return match self.pages {
-                0 => Err(ListError::TooLarge { bytes: text.len() }),
+                0 => Err(ListError::TooLarge { kind: self.kind, bytes: text.len() }),
                 _ => Ok(self.cut(Cut::Bytes)),
             };
         }
         self.list.bytes += text.len();
         self.pages += 1;
-        let page: Page<'_> = serde_json::from_str(text).map_err(|error| malformed(&error))?;
-        let tools = page.tools.ok_or_else(|| ListError::Malformed("it has no `tools`".into()))?;
-        let room = Room { items: self.max_tools - self.list.tools.len() };
-        let read = serde_json::Deserializer::from_str(tools.get()).deserialize_seq(room);
-        let Items { items, left_out } = read.map_err(|error| malformed(&error))?;
-        self.list.tools.extend(items);
+        let kind = self.kind;
+        let malformed = |error: serde_json::Error| ListError::Malformed { kind, reason: describe(&error) };
+        let page: Page<'_> = serde_json::from_str(text).map_err(malformed)?;
+        let entries = page.entries(kind).ok_or_else(|| {
+            let reason = format!("it has no `{}`", kind.member());
+            ListError::Malformed { kind, reason }
+        })?;
+        let room = Room { items: self.max_entries - self.list.entries.len() };
+        let read = serde_json::Deserializer::from_str(entries.get()).deserialize_seq(room);
+        let Items { items, left_out } = read.map_err(malformed)?;
+        self.list.entries.extend(items);
         let ttl = page.ttl_ms.and_then(|ttl| serde_json::from_str(ttl.get()).ok()).map(Duration::from_millis);
         self.list.ttl = self.list.ttl.into_iter().chain(ttl).min();
         // Anything but a text is no cursor.
         let cursor = page.next_cursor.and_then(|cursor| serde_json::from_str::<String>(cursor.get()).ok());
-        let is_full = self.list.tools.len() >= self.max_tools;
+        let is_full = self.list.entries.len() >= self.max_entries;
         Ok(match cursor {
-            _ if left_out > 0 => self.cut_at_tools(),
+            _ if left_out > 0 => self.cut_at_entries(),
             None => Step::Done(self.list),
-            Some(_) if is_full => self.cut_at_tools(),
+            Some(_) if is_full => self.cut_at_entries(),
             Some(cursor) if !self.cursors.insert(cursor.clone()) => self.cut(Cut::RepeatedCursor),
             Some(_) if self.pages >= MAX_PAGES => self.cut(Cut::Pages),
             Some(cursor) => Step::Next(self, cursor),
         })
     }
 
-    fn cut_at_tools(self) -> Step {
-        let max = self.max_tools;
-        self.cut(Cut::Tools { max })
+    fn cut_at_entries(self) -> Step {
+        let (kind, max) = (self.kind, self.max_entries);
+        self.cut(Cut::Entries { kind, max })
     }
 
     fn cut(mut self, cut: Cut) -> Step {
@@ -139,9 +149,9 @@ impl ListReader {
 }
 
 /// The position is enough: the text of the error could quote the server.
-fn malformed(error: &serde_json::Error) -> ListError {
+fn describe(error: &serde_json::Error) -> String {
     let what = if error.is_data() { "it does not have the form of a list" } else { "it is not JSON" };
-    ListError::Malformed(format!("{what} (line {}, column {})", error.line(), error.column()))
+    format!("{what} (line {}, column {})", error.line(), error.column())
 }
 
 #[derive(Deserialize)]
@@ -150,9 +160,26 @@ struct Page<'a> {
     #[serde(borrow)]
     tools: Option<&'a RawValue>,
     #[serde(borrow)]
+    prompts: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resources: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resource_templates: Option<&'a RawValue>,
+    #[serde(borrow)]
     next_cursor: Option<&'a RawValue>,
     #[serde(borrow)]
     ttl_ms: Option<&'a RawValue>,
+}
+
+impl<'a> Page<'a> {
+    fn entries(&self, kind: ListKind) -> Option<&'a RawValue> {
+        match kind {
+            ListKind::Tools => self.tools,
+            ListKind::Prompts => self.prompts,
+            ListKind::Resources => self.resources,
+            ListKind::Templates => self.resource_templates,
+        }
+    }
 }
 
 /// Reads so many items of a list, and counts the others.
@@ -169,7 +196,7 @@ impl<'de> Visitor<'de> for Room {
     type Value = Items;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of tools")
+        f.write_str("a list")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
@@ -202,7 +229,7 @@ mod tests {
 
     /// Reads pages until the list ends; the pages are asked for by number.
     fn read(max_tools: usize, fetch: impl Fn(usize) -> String) -> (usize, RawList) {
-        let mut reader = ListReader::new(max_tools);
+        let mut reader = ListReader::new(ListKind::Tools, max_tools);
         for number in 0.. {
             match reader.add_page(&fetch(number)).unwrap() {
                 Step::Next(next, _) => reader = next,
@@ -216,22 +243,22 @@ mod tests {
     fn pages_are_read_to_the_end() {
         let (pages, list) =
             read(1_000, |number| page([number], if number < 3 { json!(number.to_string()) } else { json!(null) }));
-        assert_eq!((pages, list.tools.len(), list.cut), (4, 4, None));
+        assert_eq!((pages, list.entries.len(), list.cut), (4, 4, None));
         let (_, empty) =
             read(1_000, |_| json!({"tools": [], "_meta": {"a": [1]}, "resultType": "complete"}).to_string());
-        assert_eq!((empty.tools.len(), empty.cut), (0, None));
+        assert_eq!((empty.entries.len(), empty.cut), (0, None));
     }
 
     #[test]
     fn a_list_without_end_is_cut_and_says_where() {
         let (pages, list) = read(1_000, |number| page([number], json!("same")));
-        assert_eq!((pages, list.tools.len(), list.cut), (2, 2, Some(Cut::RepeatedCursor)));
+        assert_eq!((pages, list.entries.len(), list.cut), (2, 2, Some(Cut::RepeatedCursor)));
         let (pages, list) = read(1_000, |number| page([number], json!(number.to_string())));
-        assert_eq!((pages, list.tools.len(), list.cut), (100, 100, Some(Cut::Pages)));
+        assert_eq!((pages, list.entries.len(), list.cut), (100, 100, Some(Cut::Pages)));
         let (pages, list) = read(5, |number| page([number, 0], json!(number.to_string())));
-        assert_eq!((pages, list.tools.len(), list.cut), (3, 5, Some(Cut::Tools { max: 5 })));
+        assert_eq!((pages, list.entries.len(), list.cut), (3, 5, Some(Cut::Entries { kind: ListKind::Tools, max: 5 })));
         let (pages, list) = read(2, |number| page([number, 0], json!(number.to_string())));
-        assert_eq!((pages, list.tools.len(), list.cut), (1, 2, Some(Cut::Tools { max: 2 })));
+        assert_eq!((pages, list.entries.len(), list.cut), (1, 2, Some(Cut::Entries { kind: ListKind::Tools, max: 2 })));
         let (_, list) = read(2, |number| page([number, 0], json!(null)));
         assert_eq!(list.cut, None, "exactly as many tools as allowed");
         let long = || json!({"tools": [{"name": "x".repeat(3 << 20)}]});
@@ -240,12 +267,26 @@ mod tests {
             page["nextCursor"] = json!(number.to_string());
             page.to_string()
         });
-        assert_eq!((pages, list.tools.len(), list.cut), (3, 2, Some(Cut::Bytes)));
+        assert_eq!((pages, list.entries.len(), list.cut), (3, 2, Some(Cut::Bytes)));
+    }
+
+    #[test]
+    fn each_list_has_its_own_member() {
+        let text =
+            json!({"tools": [1], "prompts": [1, 2], "resources": [], "resourceTemplates": [1, 2, 3]}).to_string();
+        let count = |kind| match ListReader::new(kind, 9).add_page(&text).unwrap() {
+            Step::Done(list) => list.entries.len(),
+            Step::Next(..) => unreachable!(),
+        };
+        let kinds = [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::Templates];
+        assert_eq!(kinds.map(count), [1, 2, 0, 3]);
+        let error = ListReader::new(ListKind::Templates, 9).add_page("{}").unwrap_err().to_string();
+        assert!(error.contains("`resources/templates/list`") && error.contains("`resourceTemplates`"), "{error}");
     }
 
     #[test]
     fn what_is_no_list_is_refused() {
-        let refused = |text: &str| ListReader::new(9).add_page(text).unwrap_err().to_string();
+        let refused = |text: &str| ListReader::new(ListKind::Tools, 9).add_page(text).unwrap_err().to_string();
         assert!(refused("{\"tools\": [").contains("not JSON (line 1"));
         assert!(refused("[]").contains("form of a list"));
         assert!(refused("{}").contains("has no `tools`"));
@@ -258,7 +299,7 @@ mod tests {
     #[test]
     fn odd_members_are_ignored_and_the_shortest_validity_counts() {
         let (pages, list) = read(9, |_| json!({"tools": [1, null, []], "nextCursor": 7, "ttlMs": "x"}).to_string());
-        assert_eq!((pages, list.tools.len(), list.ttl), (1, 3, None));
+        assert_eq!((pages, list.entries.len(), list.ttl), (1, 3, None));
         let (_, list) = read(9, |number| match number {
             0 => json!({"tools": [], "nextCursor": "a", "ttlMs": 9_000}).to_string(),
             1 => json!({"tools": [], "nextCursor": "b", "ttlMs": 3_000}).to_string(),
@@ -270,7 +311,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_breaks_the_reader(text in r#"\{"tools":[\[\]{}",:a-z0-9 ]{0,60}|.{0,40}"#, max in 0_usize..3) {
-            let _ = ListReader::new(max).add_page(&text);
+            let _ = ListReader::new(ListKind::Tools, max).add_page(&text);
         }
     }
 }

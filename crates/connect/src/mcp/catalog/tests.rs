@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use toolhub_core::{Glob, ToolHub};
 
 use super::*;
+use crate::mcp::list_kind::ListKind;
 
 fn raw_list(text: &str) -> RawList {
-    match ListReader::new(1_000).add_page(text).unwrap() {
+    match ListReader::new(ListKind::Tools, 1_000).add_page(text).unwrap() {
         Step::Done(list) => list,
         Step::Next(..) => panic!("one page is the whole list"),
     }

@@ -16,7 +16,7 @@ use rmcp::{
     transport::Transport,
 };
 
-use super::{AcceptedInput, ConnectionOptions, PeerFacts};
+use super::{AcceptedInput, ConnectionOptions, ListSupport, PeerFacts};
 use crate::{
     command::printable,
     mcp::{
@@ -136,14 +136,20 @@ pub(super) fn facts(
     if !known {
         return Err(ConnectError::Version { offered: vec![clip(version, secrets)] });
     }
-    let tools = info.capabilities.tools.as_ref();
+    let capabilities = &info.capabilities;
+    let list = |is_there: bool, reports: Option<bool>| ListSupport { is_there, reports_changes: reports == Some(true) };
+    let (tools, prompts) = (capabilities.tools.as_ref(), capabilities.prompts.as_ref());
+    let resources = capabilities.resources.as_ref();
     Ok(PeerFacts {
         era,
         protocol_version: version.to_owned(),
         server: info.server_info.as_ref().map(|server| (clip(&server.name, secrets), clip(&server.version, secrets))),
-        has_tools: tools.is_some(),
-        reports_list_changes: tools.is_some_and(|tools| tools.list_changed == Some(true)),
-        sends_logs: info.capabilities.logging.is_some(),
+        tools: list(tools.is_some(), tools.and_then(|tools| tools.list_changed)),
+        prompts: list(prompts.is_some(), prompts.and_then(|prompts| prompts.list_changed)),
+        resources: list(resources.is_some(), resources.and_then(|resources| resources.list_changed)),
+        watches_resources: resources.is_some_and(|resources| resources.subscribe == Some(true)),
+        completes: capabilities.completions.is_some(),
+        sends_logs: capabilities.logging.is_some(),
     })
 }
 

@@ -11,7 +11,9 @@ use std::{fs, sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use toolhub_core::{InputKind, clock::SystemClock};
 
-use super::{Connection, ConnectionOptions, Endpoint, Era, OutgoingCall};
+use super::{
+    Connection, ConnectionOptions, Endpoint, Era, ListKind, ListSupport, Operation, OutgoingCall, ReportedChanges,
+};
 use crate::{
     command::Command,
     mcp::{
@@ -57,9 +59,13 @@ async fn legacy() -> Connection {
     connect(server(&[]), Era::Legacy, &options()).await
 }
 
+const TOOL_CHANGES: ReportedChanges =
+    ReportedChanges { tools: true, prompts: false, resources: false, uris: Vec::new() };
+
 fn call(name: &str, arguments: Value, updates: UpdateSender) -> OutgoingCall {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    OutgoingCall { name: name.into(), arguments, traceparent: None, idempotency_key: None, input: None, updates }
+    let operation = Operation::CallTool { name: name.into(), arguments };
+    OutgoingCall { operation, traceparent: None, idempotency_key: None, input: None, updates }
 }
 
 /// The result of a call whose updates are not read. No wait is longer than [`WAIT_TIMEOUT`].

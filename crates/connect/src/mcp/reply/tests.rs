@@ -8,7 +8,7 @@ use super::*;
 
 #[expect(clippy::needless_pass_by_value, reason = "cases read best as plain values")]
 fn read_value(result: Value, expected: &ExpectedResult) -> Result<CallResult, ToolError> {
-    read_result(&result.to_string(), expected)
+    read_result(&result.to_string(), expected, complete)
 }
 
 #[track_caller]
@@ -21,7 +21,7 @@ fn reply_of(result: Value) -> Reply {
 
 #[track_caller]
 fn error_of(text: &str, read_only: bool) -> ToolError {
-    read_result(text, &ExpectedResult { read_only, ..ExpectedResult::default() }).unwrap_err()
+    read_result(text, &ExpectedResult { read_only, ..ExpectedResult::default() }, complete).unwrap_err()
 }
 
 /// The content as the server sent it, and the output.
@@ -229,6 +229,6 @@ proptest! {
         let expected = ExpectedResult { output: Schema::compile_any(json!({"type": "object"})).ok(), ..ExpectedResult::default() };
         let _ = read_value(value, &expected);
         let _ = read_value(json!({"content": content}), &expected);
-        let _ = read_result(&text, &expected);
+        let _ = read_result(&text, &expected, complete);
     }
 }

@@ -30,6 +30,11 @@ pub(super) struct LogMessage<'a> {
 }
 
 #[derive(Deserialize)]
+pub(super) struct ResourceUpdated {
+    pub(super) uri: String,
+}
+
+#[derive(Deserialize)]
 pub(super) struct Acknowledged {
     #[serde(rename = "_meta")]
     pub(super) meta: AcknowledgedMeta,

@@ -21,8 +21,9 @@ use toolhub_core::InputKind;
 use super::{
     exchange::{Exchange, RequestError},
     forward::{answered, refused, typed},
+    list_changes::{ListChanges, UpdatedResources},
     message::{self, Incoming, JsonRpcFailure, Violation, number},
-    notification::{Acknowledged, Cancelled, LogMessage, Progress, clip, read},
+    notification::{Acknowledged, Cancelled, LogMessage, Progress, ResourceUpdated, clip, read},
     pending::{InFlight, PendingRequests},
     question::{self, Question},
     updates::Update,
@@ -34,6 +35,8 @@ use crate::{
 
 /// Maximum size of the parameters of a notification, and of a question.
 const MAX_PARAMS_BYTES: usize = 256 * 1024;
+/// Longest URI of a resource.
+const MAX_URI_BYTES: usize = 4096;
 /// How many questions of a server may be open.
 const MAX_OPEN_QUESTIONS: usize = 16;
 /// For so long after a call was cancelled, a question may still belong to that call.
@@ -71,7 +74,8 @@ pub(crate) enum Origin {
 pub(crate) struct Router {
     settings: RouterSettings,
     replies: ReplySink,
-    list_changes: watch::Sender<u64>,
+    list_changes: watch::Sender<ListChanges>,
+    pub(crate) updated_resources: UpdatedResources,
     state: Mutex<State>,
 }
 
@@ -86,11 +90,17 @@ struct State {
 
 impl Router {
     pub(crate) fn new(settings: RouterSettings, replies: ReplySink) -> Arc<Self> {
-        Arc::new(Self { settings, replies, list_changes: watch::Sender::new(0), state: Mutex::default() })
+        Arc::new(Self {
+            settings,
+            replies,
+            list_changes: watch::Sender::default(),
+            updated_resources: UpdatedResources::default(),
+            state: Mutex::default(),
+        })
     }
 
-    /// A number that changes whenever the server says that its list of tools has changed.
-    pub(crate) fn list_changes(&self) -> watch::Receiver<u64> {
+    /// Numbers that change whenever the server says that one of its lists has changed.
+    pub(crate) fn list_changes(&self) -> watch::Receiver<ListChanges> {
         self.list_changes.subscribe()
     }
 
@@ -149,7 +159,7 @@ impl Router {
         Some(refused((id, request), failure))
     }
 
-    /// Notifications may have been lost, so that the list may have changed. Counts at most once a minute.
+    /// Notifications may have been lost, so that the lists may have changed. Counts at most once a minute.
     pub(crate) fn list_may_have_changed(&self) {
         let counts = {
             let mut state = self.lock();
@@ -160,7 +170,9 @@ impl Router {
             counts
         };
         if counts {
-            self.list_changes.send_modify(|changes| *changes += 1);
+            self.list_changes.send_modify(|ListChanges { tools, prompts, resources }| {
+                [tools, prompts, resources].into_iter().for_each(|changes| *changes += 1);
+            });
         }
     }
 
@@ -276,7 +288,14 @@ impl Router {
                     self.logged(&message, origin);
                 }
             }
-            "notifications/tools/list_changed" => self.list_changes.send_modify(|changes| *changes += 1),
+            "notifications/tools/list_changed" => self.list_changes.send_modify(|changes| changes.tools += 1),
+            "notifications/prompts/list_changed" => self.list_changes.send_modify(|changes| changes.prompts += 1),
+            "notifications/resources/list_changed" => self.list_changes.send_modify(|changes| changes.resources += 1),
+            "notifications/resources/updated" => {
+                if let Some(updated) = read::<ResourceUpdated>(params).filter(|it| it.uri.len() <= MAX_URI_BYTES) {
+                    self.updated_resources.add(updated.uri);
+                }
+            }
             "notifications/subscriptions/acknowledged" => {
                 let listens = read::<Acknowledged>(params).and_then(|ack| number(&ack.meta.subscription_id));
                 if listens.is_some_and(|id| self.lock().pending.get(id).is_some_and(|request| request.is_listen)) {

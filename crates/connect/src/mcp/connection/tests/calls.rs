@@ -17,7 +17,8 @@ async fn pages_of_a_list_are_raw_text() {
     let connection = legacy().await;
     let mut cursor = None;
     for page in 0..3 {
-        let result: Value = serde_json::from_str(&connection.list_page(cursor).await.unwrap()).unwrap();
+        let result: Value =
+            serde_json::from_str(&connection.list_page(ListKind::Tools, cursor).await.unwrap()).unwrap();
         assert_eq!(result["tools"], json!([{"name": format!("tool{page}"), "odd": true}]));
         cursor = result["nextCursor"].as_str().map(String::from);
     }
@@ -82,7 +83,7 @@ async fn flood() {
     let (sender, receiver) = updates(AcceptedInput::default());
     // Three notifications per number.
     connection.call(call("flood", json!({"count": 34_000}), sender)).await.unwrap();
-    assert_eq!(*changes.borrow(), 34_000);
+    assert_eq!(changes.borrow().tools, 34_000);
     let last = drain(receiver).await.pop();
     assert!(matches!(last, Some(Update::Progress { done: 33_999.0, .. })), "{last:?}");
     let lines = options.logs.last(usize::MAX);
@@ -109,7 +110,7 @@ async fn an_error_of_the_server_is_passed_on_with_its_code() {
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_with_its_id_and_a_late_answer_does_no_harm() {
     let connection = legacy().await;
-    connection.list_page(None).await.unwrap();
+    connection.list_page(ListKind::Tools, None).await.unwrap();
     {
         let mut hanging = std::pin::pin!(connection.call(call("hang", json!({}), updates(AcceptedInput::default()).0)));
         // `initialize` is 0, the list 1, so this call is 2.
@@ -147,15 +148,15 @@ async fn ten_thousand_dropped_calls_are_all_cancelled_and_leave_nothing_pending(
 async fn list_changes_are_counted_in_both_eras_and_an_ended_subscription_is_noticed() {
     let connection = legacy().await;
     let mut changes = connection.list_changes();
-    connection.listen().await.unwrap();
+    connection.listen(&TOOL_CHANGES).await.unwrap();
     result(&connection, "flood", json!({"count": 1})).await.unwrap();
     assert!(changes.has_changed().unwrap());
 
     for flags in [&[][..], &["end-subscription"]] {
         let connection = connect(server(flags), Era::Modern, &options()).await;
         changes = connection.list_changes();
-        let mut subscription = connection.listen().await.unwrap();
-        changes.wait_for(|count| *count == 200).await.unwrap();
+        let mut subscription = connection.listen(&TOOL_CHANGES).await.unwrap();
+        changes.wait_for(|changes| changes.tools == 200).await.unwrap();
         if !flags.is_empty() {
             tokio::time::timeout(WAIT_TIMEOUT, subscription.ended()).await.unwrap();
         }

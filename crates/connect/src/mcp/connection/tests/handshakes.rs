@@ -22,8 +22,11 @@ async fn a_server_of_either_era_says_what_it_is() {
             era,
             protocol_version: version.into(),
             server: Some(("test".into(), server_version.into())),
-            has_tools: true,
-            reports_list_changes: true,
+            tools: ListSupport { is_there: true, reports_changes: true },
+            prompts: ListSupport::default(),
+            resources: ListSupport::default(),
+            watches_resources: false,
+            completes: false,
             sends_logs: true,
         };
         assert_eq!(*connection.facts(), expected);

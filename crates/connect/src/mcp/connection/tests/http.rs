@@ -66,7 +66,7 @@ async fn both_eras_connect_list_and_call_with_their_headers() {
         let connection = server.connect(era).await;
         assert_eq!(connection.facts().era, era);
         connection.probe().await.unwrap();
-        let list: Value = serde_json::from_str(&connection.list_page(None).await.unwrap()).unwrap();
+        let list: Value = serde_json::from_str(&connection.list_page(ListKind::Tools, None).await.unwrap()).unwrap();
         assert_eq!(list["tools"][1], json!({"name": "odd"}));
         let headers: Value = serde_json::from_str(&text(&connection, "echo", json!({"city": "Ulm"})).await).unwrap();
         let modern = |value: &str| if era == Era::Modern { json!(value) } else { Value::Null };
@@ -89,7 +89,7 @@ async fn a_handshake_may_be_a_stream_and_a_legacy_server_refuses_discover_withou
         assert!(matches!(error, ConnectError::Refused(_)) && error.suggests_legacy(), "{error}");
         let connection = server.connect(Era::Legacy).await;
         // The stream of the session reports changes; its question belongs to no call and is declined.
-        connection.list_changes().wait_for(|changes| *changes > 0).await.unwrap();
+        connection.list_changes().wait_for(|changes| changes.tools > 0).await.unwrap();
         connection.probe().await.unwrap();
     }
 }
@@ -207,8 +207,8 @@ async fn a_cancelled_call_closes_its_stream() {
 async fn a_subscription_reports_changes() {
     let server = HttpServer::start(&[]).await;
     let connection = server.connect(Era::Modern).await;
-    let _subscription = connection.listen().await.unwrap();
-    connection.list_changes().wait_for(|changes| *changes > 0).await.unwrap();
+    let _subscription = connection.listen(&TOOL_CHANGES).await.unwrap();
+    connection.list_changes().wait_for(|changes| changes.tools > 0).await.unwrap();
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn a_server_that_is_gone_is_noticed_without_a_request() {
     let server = HttpServer::start(&[]).await;
     let connection = server.connect(Era::Legacy).await;
     // The stream of the session is open.
-    connection.list_changes().wait_for(|changes| *changes > 0).await.unwrap();
+    connection.list_changes().wait_for(|changes| changes.tools > 0).await.unwrap();
     server.stop().await;
     let end = tokio::time::timeout(WAIT_TIMEOUT, connection.ended()).await.unwrap();
     assert!(matches!(end.cause, EndCause::Unreachable(_)), "{end}");

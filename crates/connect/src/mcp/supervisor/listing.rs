@@ -1,0 +1,122 @@
+//! Reads the lists of a connected server and passes them on to the hub.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use toolhub_core::SourceHandle;
+
+use super::DEFAULT_RELIST;
+use crate::mcp::{
+    catalog::{self, CatalogOptions, ListReader, RawList, Step},
+    connection::Connection,
+    era::Era,
+    error,
+    list_kind::ListKind,
+    registration,
+    source::McpSource,
+};
+
+/// Bounds of what a server says about when to read its list again.
+const MIN_RELIST: Duration = Duration::from_secs(30);
+const MAX_RELIST: Duration = Duration::from_secs(3600);
+
+/// Reads the whole list and registers its tools. Returns when to read it again.
+pub(super) async fn list(
+    source: &McpSource,
+    handle: &SourceHandle,
+    connection: &Connection,
+) -> Result<Duration, String> {
+    let facts = connection.facts();
+    let raw =
+        if facts.tools.is_there { read_list(source, connection, ListKind::Tools).await? } else { RawList::default() };
+    let ttl = raw.ttl.map(|ttl| ttl.clamp(MIN_RELIST, MAX_RELIST));
+    let secrets = connection.secrets().named.clone();
+    let param_headers = facts.era == Era::Modern && source.connections.is_http();
+    let options = CatalogOptions { secrets, param_headers, ..source.catalog_options.clone() };
+    let catalog = catalog::read(raw, options).await;
+    registration::register(source, handle, catalog).await.map_err(|error| error.to_string())?;
+    let unreported = (!reports_all_lists(source, connection)).then_some(DEFAULT_RELIST);
+    Ok(ttl.into_iter().chain(unreported).min().unwrap_or(MAX_RELIST))
+}
+
+/// Reads all pages of a list.
+async fn read_list(source: &McpSource, connection: &Connection, kind: ListKind) -> Result<RawList, String> {
+    let mut reader = ListReader::new(kind, source.server.max_tools);
+    let mut cursor = None;
+    loop {
+        let started = Instant::now();
+        let page = tokio::time::timeout(source.server.startup_timeout, connection.list_page(kind, cursor)).await;
+        if kind == ListKind::Tools {
+            source.connections.meters.record_list(started.elapsed());
+        }
+        let page = page.map_err(|_| format!("the server does not answer `{}`", kind.method()))?;
+        let secrets = &connection.secrets().all;
+        let page = page.map_err(|error| secrets.error(error::request_error(error, true)).to_string())?;
+        match reader.add(page).await.map_err(|error| error.to_string())? {
+            Step::Next(next, after) => (reader, cursor) = (next, Some(after)),
+            Step::Done(list) => return Ok(list),
+        }
+    }
+}
+
+/// Which lists besides that of the tools are read.
+#[derive(Clone, Copy)]
+pub(super) struct OtherLists {
+    pub(super) prompts: bool,
+    pub(super) resources: bool,
+}
+
+impl OtherLists {
+    /// Those that the owner asked for and the server has.
+    pub(super) fn all(source: &McpSource, connection: &Connection) -> Self {
+        let facts = connection.facts();
+        Self {
+            prompts: source.server.prompts && facts.prompts.is_there,
+            resources: source.server.resources && facts.resources.is_there,
+        }
+    }
+}
+
+/// Reads lists besides that of the tools. One that cannot be read stays as it was: the tools are more important.
+pub(super) async fn list_others(
+    source: &McpSource,
+    handle: &SourceHandle,
+    connection: &Connection,
+    wanted: OtherLists,
+) {
+    let secrets = &connection.secrets().named;
+    let mut lists = source.status().lists.clone();
+    if wanted.prompts {
+        match read_list(source, connection, ListKind::Prompts).await {
+            Ok(list) => lists.set_prompts(list, source.server.tool_prefix(), secrets).await,
+            Err(cause) => log_unlisted(source, &cause),
+        }
+    }
+    if wanted.resources {
+        match read_list(source, connection, ListKind::Resources).await {
+            Ok(resources) => {
+                // Many servers with resources do not know the method.
+                let templates = read_list(source, connection, ListKind::Templates).await.unwrap_or_default();
+                lists.set_resources(resources, templates, secrets).await;
+            }
+            Err(cause) => log_unlisted(source, &cause),
+        }
+    }
+    let mut status = source.status();
+    status.lists = lists;
+    if wanted.prompts || wanted.resources {
+        handle.replace_lists(status.lists.publish(status.readers.clone()));
+    }
+}
+
+fn log_unlisted(source: &McpSource, cause: &str) {
+    tracing::warn!(server = source.server.name, cause, "prompts or resources of an MCP server cannot be listed");
+}
+
+/// Whether the server reports changes of each list that is read.
+fn reports_all_lists(source: &McpSource, connection: &Connection) -> bool {
+    let (facts, others) = (connection.facts(), OtherLists::all(source, connection));
+    facts.tools.reports_changes
+        && (!others.prompts || facts.prompts.reports_changes)
+        && (!others.resources || facts.resources.reports_changes)
+}
