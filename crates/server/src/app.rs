@@ -47,7 +47,7 @@ impl App {
         let audit = Audit::new(store.clone(), settings.audit_retention);
         let (meters, started, stopping) = (Metrics::default(), Instant::now(), CancellationToken::new());
         let (agents, admission) = (OnceLock::new(), Admission::new(settings.limits.connections.max(1)));
-        let mcp = McpEndpoint::new(&hub, &settings, &stopping);
+        let mcp = McpEndpoint::new(&hub, &store, &settings, &stopping);
         Self(Arc::new(Inner {
             hub,
             store,

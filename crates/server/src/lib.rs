@@ -17,16 +17,12 @@ mod extract;
 mod handler;
 mod host_control;
 mod idempotency;
-#[cfg_attr(not(test), expect(dead_code, reason = "the MCP routes use it"))]
-mod interactive_calls;
 mod json;
 mod keys;
 mod links;
 mod list_detail;
 mod listener;
 mod mcp;
-#[cfg_attr(not(test), expect(dead_code, reason = "the MCP routes use it"))]
-mod mcp_sessions;
 mod metrics;
 mod openapi;
 mod operation;

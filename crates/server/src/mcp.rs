@@ -6,6 +6,8 @@
 mod call;
 mod endpoint;
 mod envelope;
+#[cfg_attr(not(test), expect(dead_code, reason = "input requests use it"))]
+mod interactive_calls;
 mod legacy;
 mod list_watch;
 mod message_log;
@@ -14,6 +16,7 @@ mod request_transport;
 mod result;
 mod server;
 mod sessions;
+mod stored_sessions;
 mod tool_list;
 
 pub(crate) use endpoint::McpEndpoint;

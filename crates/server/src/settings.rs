@@ -50,11 +50,11 @@ pub struct McpSettings {
     pub enabled: bool,
     /// The toolset of `/mcp`; all tools if absent.
     pub toolset: Option<String>,
-    /// How long a session may be unused before it is closed.
+    /// How long a session may be unused before it is unloaded, and may make room for a new one.
     pub session_idle: Duration,
-    /// Largest number of open sessions.
+    /// Largest number of sessions.
     pub max_sessions: usize,
-    /// Largest number of open sessions of one caller.
+    /// Largest number of sessions of one caller.
     pub max_sessions_per_caller: usize,
 }
 

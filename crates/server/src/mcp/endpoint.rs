@@ -17,7 +17,7 @@ use rmcp::{
         StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
     },
 };
-use toolhub_core::{CancellationToken, ToolHub, json::JsonLimits};
+use toolhub_core::{CancellationToken, ToolHub, backend::Backend, json::JsonLimits};
 
 use super::{
     envelope::{Envelope, Refusal},
@@ -43,9 +43,14 @@ pub(crate) struct McpEndpoint {
 }
 
 impl McpEndpoint {
-    pub(crate) fn new(hub: &ToolHub, settings: &Settings, stopping: &CancellationToken) -> Self {
+    pub(crate) fn new(
+        hub: &ToolHub,
+        store: &Arc<dyn Backend>,
+        settings: &Settings,
+        stopping: &CancellationToken,
+    ) -> Self {
         let server = HubServer::new(hub, settings);
-        let legacy = Legacy { server: server.clone(), sessions: Sessions::new(&settings.mcp, stopping) };
+        let legacy = Legacy { server: server.clone(), sessions: Sessions::new(store, &settings.mcp, stopping) };
         let config = StreamableHttpServerConfig::default()
             // The listener has checked both.
             .disable_allowed_hosts()
@@ -74,7 +79,7 @@ impl McpEndpoint {
         drop(envelope);
         if is_legacy {
             request.session = match parts.headers.get(SESSION_HEADER) {
-                Some(id) => Some(self.find_session(id, &request.principal)?),
+                Some(id) => Some(self.find_session(id, &request.principal).await?),
                 None => None,
             };
             let request = Arc::new(request);
@@ -97,16 +102,19 @@ impl McpEndpoint {
         };
         if parts.method == Method::GET {
             check_scope(&request.principal, Some(Scope::ToolsRead))?;
-            let session = self.find_session(id, &request.principal)?;
+            let session = self.find_session(id, &request.principal).await?;
             return Ok(self.legacy.get(parts, &session, &request).await);
         }
-        self.find_session(id, &request.principal)?;
-        self.legacy.sessions.close(id.to_str().unwrap_or_default());
-        Ok(StatusCode::NO_CONTENT.into_response())
+        let is_closed = self.legacy.sessions.close(id.to_str().unwrap_or_default(), &request.principal).await;
+        match is_closed.map_err(Problem::from)? {
+            true => Ok(StatusCode::NO_CONTENT.into_response()),
+            false => Err(unknown_session().into()),
+        }
     }
 
-    fn find_session(&self, id: &HeaderValue, principal: &Principal) -> Result<Arc<Session>, Rejection> {
-        let found = id.to_str().ok().and_then(|id| self.legacy.sessions.find(id, principal));
+    async fn find_session(&self, id: &HeaderValue, principal: &Principal) -> Result<Arc<Session>, Rejection> {
+        let Ok(id) = id.to_str() else { return Err(unknown_session().into()) };
+        let found = self.legacy.sessions.find(id, principal).await.map_err(Problem::from)?;
         found.ok_or_else(|| unknown_session().into())
     }
 }

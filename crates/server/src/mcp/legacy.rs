@@ -22,6 +22,7 @@ use rmcp::{
     },
     service::serve_directly_with_ct,
 };
+use toolhub_core::{CallError, ErrorKind};
 
 use super::{
     envelope::Refusal,
@@ -30,7 +31,8 @@ use super::{
     request::McpRequest,
     request_transport::RequestTransport,
     server::HubServer,
-    sessions::{OpenStream, Session, Sessions, TooMany},
+    sessions::{OpenStream, RequestRefused, Session, Sessions},
+    stored_sessions::CreateSessionError,
 };
 use crate::{
     connections::KEEP_ALIVE_INTERVAL,
@@ -57,19 +59,19 @@ pub(super) struct Legacy {
 
 impl Legacy {
     /// Opens a session.
-    fn initialize(&self, request: &McpRequest, id: RequestId, mut params: InitializeRequestParams) -> Response {
+    async fn initialize(&self, request: &McpRequest, id: RequestId, mut params: InitializeRequestParams) -> Response {
         let answer = match self.server.negotiate_initialize(&params) {
             Ok(answer) => answer,
             Err(error) => return Json(ServerJsonRpcMessage::error(error, Some(id))).into_response(),
         };
         params.protocol_version = answer.protocol_version.clone();
-        let session = match self.sessions.open(&request.principal, params) {
+        let session = match self.sessions.open(&request.principal, params).await {
             Ok(session) => session,
-            Err(too_many) => return Problem::from(too_many).into_response(),
+            Err(error) => return Problem::from(error).into_response(),
         };
         let mut response =
             Json(ServerJsonRpcMessage::response(ServerResult::InitializeResult(answer), id)).into_response();
-        if let Ok(value) = HeaderValue::try_from(&*session) {
+        if let Ok(value) = HeaderValue::try_from(session.as_str()) {
             response.headers_mut().insert(SESSION_HEADER, value);
         }
         response
@@ -86,7 +88,7 @@ impl Legacy {
                 JsonRpcMessage::Request(JsonRpcRequest {
                     id, request: ClientRequest::InitializeRequest(opening), ..
                 }),
-            ) => self.initialize(request, id, opening.params),
+            ) => self.initialize(request, id, opening.params).await,
             (None, _) => Refusal::no_session().into_response(),
             (Some(_), JsonRpcMessage::Request(JsonRpcRequest { request: ClientRequest::InitializeRequest(_), .. })) => {
                 Refusal::initialized_already().into_response()
@@ -106,8 +108,11 @@ impl Legacy {
     async fn serve(&self, session: &Arc<Session>, request: JsonRpcRequest<ClientRequest>) -> Response {
         let (guard, inbox) = match session.begin(request.id.clone()) {
             Ok(begun) => begun,
-            Err(TooMany::SameId) => return Refusal::id_in_use().into_response(),
-            Err(too_many) => return Problem::from(too_many).into_response(),
+            Err(RequestRefused::SameId) => return Refusal::id_in_use().into_response(),
+            Err(RequestRefused::TooMany) => {
+                return overloaded("as many requests of this MCP session are in flight as there may be")
+                    .into_response();
+            }
         };
         let (log, number) = (guard.log().clone(), guard.stream());
         let transport = RequestTransport::new(JsonRpcMessage::Request(request), session.clone(), (guard, inbox));
@@ -179,20 +184,20 @@ fn sse_response(events: impl Stream<Item = Event> + Send + 'static) -> Response 
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL).text("ka")).into_response()
 }
 
-impl From<TooMany> for Problem {
-    fn from(too_many: TooMany) -> Self {
-        use toolhub_core::{CallError, ErrorKind};
-        let text = match too_many {
-            TooMany::Sessions => "as many MCP sessions are open as there may be (`mcp_endpoint.max_sessions`)",
-            TooMany::SessionsOfCaller => {
-                "this caller has as many MCP sessions open as it may (`mcp_endpoint.max_sessions_per_caller`)"
-            }
-            TooMany::Requests | TooMany::SameId => "as many requests of this MCP session are in flight as there may be",
-        };
-        let mut error = CallError::new(ErrorKind::Overloaded).operator(text);
-        error.retry_after = Some(RETRY_AFTER);
-        Self::from(error)
+impl From<CreateSessionError> for Problem {
+    fn from(error: CreateSessionError) -> Self {
+        match error {
+            CreateSessionError::Store(error) => error.into(),
+            CreateSessionError::TooLarge(_) => Self::new(Code::TOO_LARGE, error.to_string()),
+            CreateSessionError::TooMany(_) | CreateSessionError::TooManyOfCaller(_) => overloaded(&error.to_string()),
+        }
     }
+}
+
+fn overloaded(text: &str) -> Problem {
+    let mut error = CallError::new(ErrorKind::Overloaded).operator(text);
+    error.retry_after = Some(RETRY_AFTER);
+    error.into()
 }
 
 /// The same for a session that has ended, that never existed, and that another caller owns.

@@ -1,8 +1,8 @@
 //! The sessions of clients of the legacy era: who owns each, its thread, and what is in flight.
 //!
 //! In: new sessions and their owners, requests, and what clients send about them. Out: the same session for its owner only; for every
-//! other caller a session that does not exist. A session is an entry of a table: it has no task of its own, and one that is not used is
-//! removed.
+//! other caller a session that does not exist. A session is an entry of a table: it has no task of its own. One that is not used is
+//! unloaded, and loaded from the store when its client comes back.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,58 +14,46 @@ use std::{
 };
 
 use rmcp::model::{ClientJsonRpcMessage, InitializeRequestParams, RequestId};
+use smol_str::SmolStr;
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     time::Instant,
 };
 use toolhub_core::{
     CancellationToken,
-    count_by_key::CountByKey,
-    ids::{Caller, Tenant, ThreadId},
+    backend::{Backend, StoreError},
+    clock::{Clock, SystemClock},
+    ids::ThreadId,
     tasks,
 };
 
-use super::message_log::{MessageLog, Reader};
+use super::{
+    message_log::{MessageLog, Reader},
+    stored_sessions::{CreateSessionError, McpSession, McpSessions, SessionLimits, SessionOwner},
+};
 use crate::{scope::Principal, settings::McpSettings};
 
-/// For so long after an answer its stream can be resumed.
+/// For so long after an answer its stream can be resumed, if the session is not unloaded before.
 const RESUME_TIME: Duration = Duration::from_secs(60);
-/// How often unused sessions and answers are removed.
+/// How often unused sessions are unloaded and old answers removed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of requests in flight in a session.
 const MAX_IN_FLIGHT: usize = 256;
 /// Maximum number of answered streams of a session that can be resumed.
 const MAX_RESUMABLE: usize = 16;
 
-/// Who may use a session.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Owner(Tenant, Caller);
-
-impl Owner {
-    fn of(principal: &Principal) -> Self {
-        Self(principal.tenant.clone(), principal.caller.clone())
-    }
-}
-
 /// All sessions.
 pub(super) struct Sessions {
-    idle_time: Duration,
-    max: usize,
-    max_per_caller: usize,
+    stored: Arc<McpSessions>,
+    limits: SessionLimits,
     stopping: CancellationToken,
     is_swept: AtomicBool,
-    table: Mutex<Table>,
-}
-
-#[derive(Default)]
-struct Table {
-    open: HashMap<Arc<str>, Arc<Session>>,
-    by_owner: CountByKey<Owner>,
+    loaded: Mutex<HashMap<SmolStr, Arc<Session>>>,
 }
 
 /// A session.
 pub(super) struct Session {
-    owner: Owner,
+    owner: SessionOwner,
     /// The thread of its calls.
     pub(super) thread: ThreadId,
     /// What the client said at `initialize`, with the protocol version that was agreed on.
@@ -90,91 +78,101 @@ struct Activity {
     stream: CancellationToken,
 }
 
-/// Why a session or a request is refused.
+/// Why a request of a session is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TooMany {
-    /// Sessions of all callers.
-    Sessions,
-    /// Sessions of this caller.
-    SessionsOfCaller,
-    /// Requests in flight in this session.
-    Requests,
-    /// The id of the request is in use.
+pub(super) enum RequestRefused {
+    /// Too many are in flight.
+    TooMany,
+    /// Its id is in use.
     SameId,
 }
 
 impl Sessions {
-    pub(super) fn new(settings: &McpSettings, stopping: &CancellationToken) -> Arc<Self> {
+    pub(super) fn new(store: &Arc<dyn Backend>, settings: &McpSettings, stopping: &CancellationToken) -> Arc<Self> {
+        let McpSettings { session_idle, max_sessions, max_sessions_per_caller, .. } = settings;
+        let limits = SessionLimits { total: *max_sessions, per_caller: *max_sessions_per_caller, idle: *session_idle };
         Arc::new(Self {
-            idle_time: settings.session_idle,
-            max: settings.max_sessions,
-            max_per_caller: settings.max_sessions_per_caller,
+            stored: McpSessions::new(store.clone()),
+            limits,
             stopping: stopping.clone(),
             is_swept: AtomicBool::new(false),
-            table: Mutex::default(),
+            loaded: Mutex::default(),
         })
     }
 
     /// Opens a session. Returns its id, which cannot be guessed.
-    pub(super) fn open(
+    pub(super) async fn open(
         self: &Arc<Self>,
         principal: &Principal,
         client: InitializeRequestParams,
-    ) -> Result<Arc<str>, TooMany> {
-        let owner = Owner::of(principal);
-        let mut table = self.lock();
-        if table.by_owner.of(&owner) >= self.max_per_caller {
-            return Err(TooMany::SessionsOfCaller);
-        }
-        if table.by_owner.total() >= self.max {
-            return Err(TooMany::Sessions);
-        }
-        table.by_owner.add(&owner, 1);
-        let thread = ThreadId::mint();
-        // Random, and independent of the thread, which others may see.
-        let id: Arc<str> = ThreadId::mint().as_str().replacen("th_", "mcp_", 1).into();
-        let session = Session {
-            owner,
-            thread,
-            client,
-            ended: self.stopping.child_token(),
-            activity: Mutex::new(Activity {
-                last_use: Instant::now(),
-                next_stream: 0,
-                in_flight: HashMap::new(),
-                next_server_request: 0,
-                server_requests: HashMap::new(),
-                streams: BTreeMap::new(),
-                open_streams: 0,
-                stream: CancellationToken::new(),
-            }),
+    ) -> Result<SmolStr, CreateSessionError> {
+        let (owner, now) = (owner_of(principal), SystemClock.now());
+        // Independent of the thread, which others may see.
+        let id = SmolStr::from(ThreadId::mint().as_str().replacen("th_", "mcp_", 1));
+        let session = McpSession {
+            id: id.clone(),
+            caller: owner.caller.clone(),
+            thread: ThreadId::mint(),
+            client: serde_json::to_value(&client).unwrap_or_default(),
+            created_at: now,
         };
-        table.open.insert(id.clone(), Arc::new(session));
-        drop(table);
-        self.sweep_in_background();
+        self.stored.create(&owner, &session, self.limits, now).await?;
+        self.add(id.clone(), owner, session.thread, client);
         Ok(id)
     }
 
     /// The session with this id, if the caller owns it.
-    pub(super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
-        let session = self.lock().open.get(id).cloned()?;
-        if session.owner != Owner::of(principal) {
-            return None;
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(super) async fn find(
+        self: &Arc<Self>,
+        id: &str,
+        principal: &Principal,
+    ) -> Result<Option<Arc<Session>>, StoreError> {
+        let (owner, now) = (owner_of(principal), SystemClock.now());
+        let loaded = self.lock().get(id).cloned();
+        if let Some(session) = loaded {
+            if session.owner != owner {
+                return Ok(None);
+            }
+            session.lock().last_use = Instant::now();
+            self.stored.touch(id, now);
+            return Ok(Some(session));
         }
-        session.lock().last_use = Instant::now();
-        Some(session)
+        let Some(stored) = self.stored.load(&owner, id, now).await? else { return Ok(None) };
+        let Ok(client) = serde_json::from_value(stored.client) else { return Ok(None) };
+        Ok(Some(self.add(stored.id, owner, stored.thread, client)))
     }
 
-    /// Ends a session and what is in flight in it.
-    pub(super) fn close(&self, id: &str) {
-        let mut table = self.lock();
-        if let Some(session) = table.open.remove(id) {
-            table.by_owner.subtract(&session.owner, 1);
+    /// Ends a session of the caller and what is in flight in it. Returns whether there was one.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(super) async fn close(self: &Arc<Self>, id: &str, principal: &Principal) -> Result<bool, StoreError> {
+        let is_removed = self.stored.remove(&owner_of(principal), id, SystemClock.now()).await?;
+        if is_removed && let Some(session) = self.lock().remove(id) {
             session.ended.cancel();
         }
+        Ok(is_removed)
     }
 
-    /// Removes unused sessions while there are any.
+    /// Adds a session, or returns the one that another request has loaded.
+    fn add(
+        self: &Arc<Self>,
+        id: SmolStr,
+        owner: SessionOwner,
+        thread: ThreadId,
+        client: InitializeRequestParams,
+    ) -> Arc<Session> {
+        let ended = self.stopping.child_token();
+        let session = Session { owner, thread, client, ended, activity: Mutex::new(Activity::new()) };
+        let session = self.lock().entry(id).or_insert_with(|| Arc::new(session)).clone();
+        self.sweep_in_background();
+        session
+    }
+
+    /// Unloads unused sessions from time to time.
     fn sweep_in_background(self: &Arc<Self>) {
         if self.is_swept.swap(true, Relaxed) {
             return;
@@ -185,23 +183,16 @@ impl Sessions {
 
     fn sweep(&self) {
         let now = Instant::now();
-        let mut table = self.lock();
-        let idle: Vec<Arc<str>> = {
-            let sessions = table.open.iter();
-            let idle = sessions.filter(|(_, session)| session.lock().sweep(now, self.idle_time));
-            idle.map(|(id, _)| id.clone()).collect()
-        };
-        for id in idle {
-            if let Some(session) = table.open.remove(&id) {
-                table.by_owner.subtract(&session.owner, 1);
-                session.ended.cancel();
-            }
-        }
+        self.lock().retain(|_, session| !session.lock().sweep(now, self.limits.idle));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<SmolStr, Arc<Session>>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn owner_of(principal: &Principal) -> SessionOwner {
+    SessionOwner { tenant: principal.tenant.clone(), caller: principal.caller.clone() }
 }
 
 async fn sweep_until_stopped(sessions: Weak<Sessions>, stopping: CancellationToken) {
@@ -216,13 +207,13 @@ impl Session {
     pub(super) fn begin(
         self: &Arc<Self>,
         id: RequestId,
-    ) -> Result<(RequestGuard, UnboundedReceiver<ClientJsonRpcMessage>), TooMany> {
+    ) -> Result<(RequestGuard, UnboundedReceiver<ClientJsonRpcMessage>), RequestRefused> {
         let mut activity = self.lock();
         if activity.in_flight.contains_key(&id) {
-            return Err(TooMany::SameId);
+            return Err(RequestRefused::SameId);
         }
         if activity.in_flight.len() >= MAX_IN_FLIGHT {
-            return Err(TooMany::Requests);
+            return Err(RequestRefused::TooMany);
         }
         let (sender, receiver) = mpsc::unbounded_channel();
         activity.in_flight.insert(id.clone(), sender);
@@ -293,6 +284,19 @@ impl Session {
 }
 
 impl Activity {
+    fn new() -> Self {
+        Self {
+            last_use: Instant::now(),
+            next_stream: 0,
+            in_flight: HashMap::new(),
+            next_server_request: 0,
+            server_requests: HashMap::new(),
+            streams: BTreeMap::new(),
+            open_streams: 0,
+            stream: CancellationToken::new(),
+        }
+    }
+
     /// Takes the request that an answer belongs to, and gives the answer the id it has there.
     fn answered(&mut self, id: &mut RequestId) -> Option<RequestId> {
         let (request, original) = self.server_requests.remove(id)?;

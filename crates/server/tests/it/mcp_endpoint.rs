@@ -180,6 +180,20 @@ async fn a_session_belongs_to_its_caller_and_to_all_others_it_does_not_exist() {
 }
 
 #[tokio::test]
+async fn a_session_goes_on_after_a_restart_with_the_same_thread() {
+    let fixture = api_fixture().await;
+    let client = McpClient::legacy(&fixture.router, "/mcp").await;
+    client.call("look", json!({})).await;
+    let mut restarted = client.clone();
+    restarted.router = Server::new(fixture.hub.clone(), fixture.store.clone(), crate::support_api::settings()).router();
+    assert_eq!(restarted.call("report", json!({})).await["isError"], false);
+    assert_eq!(restarted.send("DELETE", None, &[]).await.status, 204);
+    let later = Server::new(fixture.hub.clone(), fixture.store.clone(), crate::support_api::settings()).router();
+    restarted.router = later;
+    assert_eq!(restarted.post(&restarted.message("tools/list", json!({}))).await.status, 404);
+}
+
+#[tokio::test]
 async fn a_key_may_do_what_its_scopes_say() {
     let fixture = api_fixture().await;
     let (reader, reader_key) = make_key("reader", "a", &[Scope::ToolsRead]);

@@ -14,12 +14,13 @@ pub(crate) struct McpEndpoint {
     /// The toolset of `/mcp`. Default: all tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) toolset: Option<String>,
-    /// How long a session may be unused before it ends. Only protocol versions before 2026-07-28 have sessions.
+    /// How long a session may be unused before it is unloaded from memory, and may make room for a new one. Only protocol versions
+    /// before 2026-07-28 have sessions.
     pub(crate) session_idle: PositiveDuration,
-    /// Maximum number of open sessions.
+    /// Maximum number of sessions, which are kept for a day after their last use.
     #[schemars(range(min = 1))]
     pub(crate) max_sessions: u32,
-    /// Maximum number of open sessions of one key.
+    /// Maximum number of sessions of one key.
     #[schemars(range(min = 1))]
     pub(crate) max_sessions_per_caller: u32,
 }

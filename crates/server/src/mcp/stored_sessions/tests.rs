@@ -6,7 +6,7 @@ use toolhub_core::backend::Memory;
 use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
-const LIMITS: SessionLimits = SessionLimits { total: 4, per_caller: 2 };
+const LIMITS: SessionLimits = SessionLimits { total: 4, per_caller: 2, idle: HOUR.saturating_mul(10) };
 
 fn at(hours: u32) -> Timestamp {
     Timestamp::from_millis(1_800_000_000_000) + HOUR * hours
@@ -76,6 +76,11 @@ async fn there_is_a_bound_for_each_caller_and_for_all_and_expired_sessions_do_no
     assert!(matches!(create("a", "eve", "6", 2).await, Err(CreateSessionError::TooMany(4))));
     create("a", "ann", "7", 24).await.unwrap();
     assert_eq!(sessions.total(), 4);
+    // One that was not used for ten hours makes room for another.
+    create("a", "ann", "8", 24).await.unwrap();
+    assert!(sessions.load(&owner("a", "ann"), "2", at(24)).await.unwrap().is_none());
+    assert!(matches!(create("a", "ann", "9", 25).await, Err(CreateSessionError::TooManyOfCaller(2))));
+    assert_eq!(sessions.total(), 4);
 }
 
 #[tokio::test]
@@ -125,7 +130,7 @@ impl Backend for CountingStore {
 async fn many_uses_of_many_sessions_are_a_few_commits() {
     let store = Arc::new(CountingStore::default());
     let sessions = McpSessions::new(store.clone());
-    let limits = SessionLimits { total: 1_000, per_caller: 1_000 };
+    let limits = SessionLimits { total: 1_000, per_caller: 1_000, idle: HOUR };
     let ann = owner("a", "ann");
     for number in 0..400 {
         sessions.create(&ann, &session(&format!("s{number}"), &ann), limits, at(0)).await.unwrap();

@@ -62,14 +62,16 @@ pub(crate) struct McpSession {
 pub(crate) struct SessionLimits {
     pub(crate) total: usize,
     pub(crate) per_caller: usize,
+    /// At the limit, a session that was not used for so long makes room.
+    pub(crate) idle: Duration,
 }
 
 /// Why a session cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CreateSessionError {
-    #[error("there are {0} MCP sessions already; end one, or wait until one has expired")]
+    #[error("{0} MCP sessions are in use, as many as there may be (`mcp_endpoint.max_sessions`)")]
     TooMany(usize),
-    #[error("the caller has {0} MCP sessions already; end one, or wait until one has expired")]
+    #[error("this caller uses {0} MCP sessions, as many as it may (`mcp_endpoint.max_sessions_per_caller`)")]
     TooManyOfCaller(usize),
     #[error("the parameters of `initialize` have {0} bytes, at most {MAX_CLIENT_BYTES} are allowed")]
     TooLarge(usize),
@@ -107,11 +109,14 @@ impl McpSessions {
             return Err(CreateSessionError::TooLarge(bytes));
         }
         let value = encode(Table::McpSessions, &session.id, session)?;
-        self.lock().reserve(owner, &session.id, limits, now)?;
+        let replaced = self.lock().reserve(owner, &session.id, limits, now)?;
         let mut place = Place { sessions: self, id: &session.id, is_stored: false };
         let change = Change::Put { value, schema: SCHEMA_VERSION, expires: Some(now + RETENTION) };
         self.commit(&owner.tenant, vec![(session.id.clone(), Expect::Absent, change)], now).await?;
         place.is_stored = true;
+        if let Some((tenant, id)) = replaced {
+            self.commit(&tenant, vec![(id, Expect::Any, Change::Remove)], now).await?;
+        }
         Ok(())
     }
 
@@ -159,11 +164,13 @@ impl McpSessions {
     }
 
     /// The number of sessions of a caller.
+    #[cfg(test)]
     pub(crate) fn count(&self, owner: &SessionOwner) -> usize {
         self.lock().count(owner)
     }
 
     /// The number of sessions.
+    #[cfg(test)]
     pub(crate) fn total(&self) -> usize {
         self.lock().total()
     }

@@ -1,6 +1,6 @@
 //! The sessions in memory: how many each caller has, and which were used since their last write.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use smol_str::SmolStr;
 use toolhub_core::{clock::Timestamp, count_by_key::CountByKey, ids::Tenant};
@@ -21,26 +21,39 @@ struct IndexedSession {
 }
 
 impl SessionIndex {
-    /// Adds a session that is about to be stored, if there is a place for it.
+    /// Adds a session that is about to be stored, if there is a place for it. Returns the unused one whose place it takes.
     pub(super) fn reserve(
         &mut self,
         owner: &SessionOwner,
         id: &SmolStr,
         limits: SessionLimits,
         now: Timestamp,
-    ) -> Result<(), CreateSessionError> {
+    ) -> Result<Option<(Tenant, SmolStr)>, CreateSessionError> {
         let is_full = |index: &Self| index.total() >= limits.total || index.count(owner) >= limits.per_caller;
         if is_full(self) {
             self.remove_expired(now);
         }
+        let mut replaced = None;
         if self.count(owner) >= limits.per_caller {
-            return Err(CreateSessionError::TooManyOfCaller(self.count(owner)));
+            let unused = self.find_unused(Some(owner), limits.idle, now);
+            replaced = Some(unused.ok_or_else(|| CreateSessionError::TooManyOfCaller(self.count(owner)))?);
+        } else if self.total() >= limits.total {
+            let unused = self.find_unused(None, limits.idle, now);
+            replaced = Some(unused.ok_or_else(|| CreateSessionError::TooMany(self.total()))?);
         }
-        if self.total() >= limits.total {
-            return Err(CreateSessionError::TooMany(self.total()));
+        if let Some((_, id)) = &replaced {
+            self.remove(id);
         }
         self.insert_stored(owner, id, now + RETENTION);
-        Ok(())
+        Ok(replaced)
+    }
+
+    /// The session that was not used for the longest time, at least for `idle`.
+    fn find_unused(&self, owner: Option<&SessionOwner>, idle: Duration, now: Timestamp) -> Option<(Tenant, SmolStr)> {
+        let sessions = self.by_id.iter().filter(|(_, entry)| owner.is_none_or(|owner| entry.owner == *owner));
+        let (id, oldest) = sessions.min_by_key(|(_, entry)| entry.expires)?;
+        let is_unused = oldest.expires <= now + RETENTION.saturating_sub(idle);
+        is_unused.then(|| (oldest.owner.tenant.clone(), id.clone()))
     }
 
     /// Adds a session of the store, unless it is known, and records its use.
