@@ -5,6 +5,7 @@
 
 mod agents;
 mod api_definitions;
+mod api_requests;
 mod api_servers;
 mod api_tools;
 mod banner;

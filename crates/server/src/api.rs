@@ -19,6 +19,7 @@ mod keys;
 mod mcp;
 mod mcp_servers;
 mod messages;
+mod new_definition;
 mod problems;
 mod reported_error;
 mod reports;

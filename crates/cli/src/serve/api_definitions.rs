@@ -1,11 +1,11 @@
-//! Tools and MCP servers that were sent over the API: their keys as those of a config, and their rows in the store.
+//! Tools and MCP servers that were sent over the API: their rows in the store.
 //!
-//! In: a definition as JSON. Out: the keys of its section, and rows from which it can be read after a restart. `api_tools` and
+//! In: a definition as JSON. Out: a row from which it can be read after a restart. `api_requests` checks definitions, `api_tools` and
 //! `api_servers` build what is defined.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolhub::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, Scan, Scope, StoreError, Table,
@@ -15,16 +15,10 @@ use toolhub::{
     ids::Tenant,
 };
 
-use crate::config::Problem;
-
 /// Schema version of a row with a definition as it was sent.
 const PLAIN_SCHEMA: u32 = 1;
 /// Schema version of a row with a sealed definition.
 const SEALED_SCHEMA: u32 = 2;
-/// Keys whose inner keys are free-form, and are not converted to snake case.
-const FREE_FORM_KEYS: [&str; 7] = ["body", "form", "headers", "metadata", "parameters", "query", "tokenFields"];
-/// Keys of tables by name: the names stay, what is inside them is converted.
-const TABLES_BY_NAME: [&str; 1] = ["tools"];
 
 /// The section of a config that a definition would be in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +36,7 @@ impl Section {
     }
 
     /// What a definition in it is called.
-    fn noun(self) -> &'static str {
+    pub(super) fn noun(self) -> &'static str {
         match self {
             Self::Tools => "tool",
             Self::McpServers => "MCP server",
@@ -61,66 +55,6 @@ impl Section {
     fn sealed_for(self, name: &str) -> String {
         format!("{}/{name}", self.key())
     }
-}
-
-/// A problem for a client of the API: without the file and the section of the key.
-pub(super) fn format_problem(section: Section, name: &str, problem: &Problem) -> String {
-    let section = format!("{}.{name}.", section.key());
-    let key = problem.key.strip_prefix(&section).unwrap_or_default();
-    let message = problem.message.replace(&section, "");
-    let prefix =
-        if key.is_empty() || message.contains(&format!("`{key}`")) { String::new() } else { format!("`{key}`: ") };
-    match &problem.help {
-        Some(help) => format!("{prefix}{message} ({help})"),
-        None => format!("{prefix}{message}"),
-    }
-}
-
-/// Why a secret that refers to something on this machine is refused.
-pub(super) const SECRET_REFERENCE: &str =
-    "a secret sent over the API must be a string; the server's variables and files are not read";
-
-/// The keys that refer to a variable or file of this machine.
-pub(super) fn secret_references(definition: &Map<String, Value>) -> Vec<&'static str> {
-    let has_reference = |key: &&str| {
-        let members = definition.get(*key).and_then(Value::as_object).into_iter().flatten();
-        members.filter(|(name, _)| *name != "token_fields").any(|(_, value)| value.is_object())
-    };
-    ["auth", "headers"].into_iter().filter(has_reference).collect()
-}
-
-/// The JSON pointer of a null in a value: TOML has no null.
-pub(super) fn find_null(value: &Value) -> Option<String> {
-    let find_below = |key: &str, inner: &Value| find_null(inner).map(|rest| format!("/{key}{rest}"));
-    match value {
-        Value::Null => Some(String::new()),
-        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| find_below(&index.to_string(), item)),
-        Value::Object(members) => members.iter().find_map(|(key, inner)| find_below(key, inner)),
-        _ => None,
-    }
-}
-
-/// The API writes `rateLimit`, a config `rate_limit`. A null in the API means that the key is not set.
-pub(super) fn to_config_keys(members: &Map<String, Value>) -> Map<String, Value> {
-    let set = members.iter().filter(|(_, value)| !value.is_null());
-    set.map(|(key, value)| match value {
-        Value::Object(by_name) if TABLES_BY_NAME.contains(&key.as_str()) => {
-            let convert =
-                |value: &Value| value.as_object().map_or_else(|| value.clone(), |inner| to_config_keys(inner).into());
-            (key.clone(), by_name.iter().map(|(name, value)| (name.clone(), convert(value))).collect())
-        }
-        Value::Object(inner) if !FREE_FORM_KEYS.contains(&key.as_str()) => {
-            (to_snake_case(key), to_config_keys(inner).into())
-        }
-        other => (to_snake_case(key), other.clone()),
-    })
-    .collect()
-}
-
-fn to_snake_case(key: &str) -> String {
-    key.chars()
-        .flat_map(|c| c.is_ascii_uppercase().then_some('_').into_iter().chain([c.to_ascii_lowercase()]))
-        .collect()
 }
 
 /// All stored definitions of a section, by name.

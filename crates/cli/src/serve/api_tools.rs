@@ -1,14 +1,13 @@
 //! Tools registered over the API.
 //!
-//! In: a tool as JSON. Out: tool builders, checked by the rules of the config and by stricter ones: what concerns this machine
-//! (programs, files, variables, private or local hosts) may only be set in its config file.
+//! In: a tool as JSON. Out: tool builders. `api_requests` checks it.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use toolhub::{ToolBuilder, server::ToolChangeError};
 
-use super::api_definitions::{self as definitions, Section};
+use super::{api_definitions::Section, api_requests};
 use crate::config::{self, Config};
 
 /// Keys that are only allowed in a config file, and what to do instead.
@@ -38,8 +37,7 @@ pub(super) fn build(
     parse(name, request, hosts, others).and_then(|tool| to_builder(name, &tool))
 }
 
-/// Builds a new tool from a request, like [`build`], and refuses one whose requests the address guard would refuse. A tool that is
-/// stored already may have such an address: the operator may have changed the config since.
+/// Builds a new tool from a request, like [`build`].
 ///
 /// # Errors
 /// What is wrong with the request, for the client.
@@ -50,11 +48,7 @@ pub(super) fn build_new(
     others: impl Fn(&str) -> bool,
 ) -> Result<ToolBuilder, ToolChangeError> {
     let tool = parse(name, request, hosts, others)?;
-    let obstacles = tool.obstacles(name).into_iter().map(|problem| problem.message).collect::<Vec<_>>();
-    if !obstacles.is_empty() {
-        let why = format!("{}; to allow it, add the host to `server.tool_hosts` of the config", obstacles.join("; "));
-        return Err(ToolChangeError::Refused(why));
-    }
+    api_requests::check_obstacles(&tool.obstacles(name))?;
     to_builder(name, &tool)
 }
 
@@ -72,38 +66,10 @@ fn parse(
     hosts: &[String],
     others: impl Fn(&str) -> bool,
 ) -> Result<config::Tool, ToolChangeError> {
-    let refused = |why: String| ToolChangeError::Refused(why);
-    let tool = request.as_object().ok_or_else(|| refused("the tool must be a JSON object".into()))?;
-    let mut tool = definitions::to_config_keys(tool);
-    tool.remove("name");
-    let file_only = file_only_problems(&tool);
-    for (key, _) in &file_only {
-        tool.remove(*key);
-    }
-    let mut messages: Vec<String> = file_only.into_iter().map(|(_, message)| message).collect();
-    if let Some(at) = definitions::find_null(&Value::Object(tool.clone())) {
-        messages.push(format!("`{at}` is null, which a config cannot express; omit it, or write a value"));
-        return Err(refused(messages.join("; ")));
-    }
-    let loaded = config::load_tool(name, &tool, others);
-    if let Err(problems) = &loaded {
-        messages.extend(problems.iter().map(|problem| definitions::format_problem(Section::Tools, name, problem)));
-    }
-    match loaded {
-        Ok(mut tool) if messages.is_empty() => {
-            tool.allow_hosts(hosts);
-            Ok(tool)
-        }
-        _ => Err(refused(messages.join("; "))),
-    }
-}
-
-/// Keys that are only allowed in a config file, and the reasons.
-fn file_only_problems(tool: &Map<String, Value>) -> Vec<(&'static str, String)> {
-    let keys = FILE_ONLY_KEYS.iter().filter(|(key, _)| tool.contains_key(*key));
-    let keys = keys.map(|(key, help)| (*key, format!("`{key}` is not accepted over the API: {help}")));
-    let secrets = definitions::secret_references(tool).into_iter();
-    keys.chain(secrets.map(|key| (key, format!("`{key}`: {}", definitions::SECRET_REFERENCE)))).collect()
+    let load = |keys: &Map<String, Value>| config::load_tool(name, keys, others);
+    let mut tool = api_requests::load((Section::Tools, name), request, &FILE_ONLY_KEYS, load)?;
+    tool.allow_hosts(hosts);
+    Ok(tool)
 }
 
 /// Builds all stored tools that can be built beside those of the config. A tool with a missing dependency is skipped, and so

@@ -2,29 +2,29 @@
 //!
 //! In: settings in any order. Out: a `Tool`, or a `RegistryError`. Nothing is checked before `build`.
 
+mod annotations;
+mod build;
+mod dependencies;
 mod policy;
 mod state;
 
-use std::{any::Any, collections::HashMap, sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc};
 
 use schemars::JsonSchema;
-use serde_json::{Value, json};
+use serde_json::Value;
 use smol_str::SmolStr;
 
+pub(crate) use build::BuildContext;
+use dependencies::DependencySpec;
+
 use super::{RegistryError, reserved_names};
-use crate::{
-    execution::{Executor, Tool},
-    hooks::Hook,
-    registration::{InstanceGroup, Registration},
-    scheduler::Scheduler,
-    services::Services,
-};
+use crate::{execution::Executor, registration::InstanceGroup};
 use toolhub_schema::schema::{self, Schema};
 use toolhub_state::StateSettings;
 use toolhub_types::{
     digest,
-    policy::{Gate, Glob, Limits, Policy},
-    tool::{Annotations, Definition, DependencyGroup, DependsOn, Kind, Metadata, NameError, Origin, ToolName},
+    policy::Policy,
+    tool::{Annotations, Kind, Metadata, NameError, Origin, ToolName},
 };
 
 /// Builds a tool. Start with [`tool`](crate::tool()), [`stateful`](crate::stateful), [`blocking`](crate::blocking()),
@@ -61,13 +61,6 @@ pub struct ToolBuilder {
 enum OutputSchema {
     Unchecked(Value),
     Compiled(Schema),
-}
-
-/// A dependency with unchecked names; `build` checks them.
-struct DependencySpec {
-    names: Vec<SmolStr>,
-    within: Option<Duration>,
-    group: fn(Vec<ToolName>) -> DependencyGroup,
 }
 
 impl ToolBuilder {
@@ -134,20 +127,6 @@ impl ToolBuilder {
         self
     }
 
-    /// The tool changes nothing: it may be repeated, run concurrently with others and in the caller's task.
-    pub fn read_only(mut self) -> Self {
-        self.annotations.read_only = true;
-        self.annotations.destructive = false;
-        self.annotations.idempotent = true;
-        self
-    }
-
-    /// Calling it twice with the same arguments does no more than calling it once.
-    pub fn idempotent(mut self) -> Self {
-        self.annotations.idempotent = true;
-        self
-    }
-
     /// A call whose process died before it ended is rerun after a restart, at most twice, instead of being closed as
     /// `interrupted`. For idempotent tools.
     pub fn rerun_interrupted(mut self) -> Self {
@@ -172,84 +151,6 @@ impl ToolBuilder {
     /// the pipeline like any other.
     pub fn unlisted(mut self) -> Self {
         self.unlisted = true;
-        self
-    }
-
-    /// The tool only adds; it destroys nothing.
-    pub fn additive(mut self) -> Self {
-        self.annotations.destructive = false;
-        self
-    }
-
-    /// The tool reaches nothing outside this system.
-    pub fn closed_world(mut self) -> Self {
-        self.annotations.open_world = false;
-        self
-    }
-
-    /// A display name.
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.annotations.title = Some(title.into());
-        self
-    }
-
-    /// Changes the annotations in place.
-    pub fn annotations(mut self, change: impl FnOnce(&mut Annotations)) -> Self {
-        change(&mut self.annotations);
-        self
-    }
-
-    /// Adds a tag, by which tools can be listed.
-    pub fn tag(mut self, tag: impl Into<String>) -> Self {
-        self.metadata.tags.push(tag.into());
-        self
-    }
-
-    /// The category of the tool.
-    pub fn category(mut self, category: impl Into<String>) -> Self {
-        self.metadata.category = Some(category.into());
-        self
-    }
-
-    /// The tool's own version.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.metadata.version = Some(version.into());
-        self
-    }
-
-    /// Adds a free metadata field.
-    pub fn metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.metadata.extra.insert(name.into(), value.into());
-        self
-    }
-
-    /// Can be used in a thread once this tool has succeeded there.
-    pub fn after(self, tool: impl Into<SmolStr>) -> Self {
-        self.after_all([tool])
-    }
-
-    /// Can be used in a thread once each of these has succeeded there.
-    pub fn after_all<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.add_dependency(tools, |tools| DependencyGroup::All { tools, within: None })
-    }
-
-    /// Can be used in a thread once one of these has succeeded there.
-    pub fn after_any<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.add_dependency(tools, |tools| DependencyGroup::Any { tools, within: None })
-    }
-
-    /// Can be used in a thread once each of these has succeeded there, in this order.
-    pub fn after_sequence<N: Into<SmolStr>>(self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.add_dependency(tools, |tools| DependencyGroup::Sequence { tools, within: None })
-    }
-
-    /// Maximum age of the successes that the last `after…` requires.
-    pub fn within(mut self, time: Duration) -> Self {
-        match self.depends_on.last_mut() {
-            Some(last) => last.within = Some(time),
-            // There is no dependency to limit: add an empty one, which `build` refuses.
-            None => return self.after_all(Vec::<SmolStr>::new()),
-        }
         self
     }
 
@@ -328,146 +229,5 @@ impl ToolBuilder {
     #[must_use]
     pub fn kind(&self) -> &Kind {
         &self.kind
-    }
-
-    fn add_dependency<N: Into<SmolStr>>(
-        mut self,
-        tools: impl IntoIterator<Item = N>,
-        group: fn(Vec<ToolName>) -> DependencyGroup,
-    ) -> Self {
-        self.depends_on.push(DependencySpec {
-            names: tools.into_iter().map(Into::into).collect(),
-            within: None,
-            group,
-        });
-        self
-    }
-
-    /// Builds the tool, with its own executor or the one for its kind.
-    pub(crate) fn build(self, context: &BuildContext<'_>) -> Result<Tool, RegistryError> {
-        let name = ToolName::new(self.name)?;
-        reserved_names::check(&name)?;
-        let executor = self.executor.or_else(|| context.executors.get(&self.kind).cloned());
-        let Some(executor) = executor else {
-            return Err(RegistryError::NoExecutor { tool: name, kind: self.kind });
-        };
-        let state = match state::rules(self.state, &self.states).and_then(|rules| {
-            context.services.state.store_router().check(&rules)?;
-            Ok(rules)
-        }) {
-            Ok(state) => state,
-            Err(reason) => return Err(RegistryError::Refused { tool: name, reason }),
-        };
-        if self.depends_on.iter().any(|group| group.names.is_empty()) {
-            let reason = "it depends on an empty list of tools, which could never be satisfied".into();
-            return Err(RegistryError::Refused { tool: name, reason });
-        }
-        let invalid = |source| RegistryError::Parameters { tool: name.clone(), source };
-        let mut from_type = None;
-        let schema = match (self.compiled_schema, self.inferred_schema, self.explicit_schema) {
-            (Some(compiled), ..) => compiled,
-            (None, inferred, explicit) => {
-                let mut parameters = match (inferred, explicit) {
-                    (Some(inferred), Some(explicit)) => schema::merge(&inferred, &explicit).map_err(invalid)?,
-                    (Some(only), None) | (None, Some(only)) => only,
-                    (None, None) => json!({"type": "object"}),
-                };
-                // The doc comment of the arguments' type describes the tool; repeated in the schema it would only cost tokens.
-                from_type = parameters.as_object_mut().and_then(|root| root.remove("description"));
-                Schema::compile(parameters).map_err(invalid)?
-            }
-        };
-        let description = self.description.or_else(|| from_type.and_then(|text| text.as_str().map(String::from)));
-        let invalid = |source| RegistryError::Output { tool: name.clone(), source };
-        let output = match self.output_schema {
-            None => None,
-            Some(OutputSchema::Compiled(schema)) => Some(schema),
-            Some(OutputSchema::Unchecked(schema)) => Some(Schema::compile_any(schema).map_err(invalid)?),
-        };
-        let depends_on = self.depends_on.into_iter().map(DependencySpec::into_group).collect::<Result<_, _>>()?;
-        let definition = Definition {
-            id: Definition::derive_id(&self.kind, &name, self.origin.as_ref()),
-            kind: self.kind,
-            description: description.unwrap_or_default(),
-            parameters: schema.value().clone(),
-            output_schema: output.as_ref().map(|schema| schema.value().clone()),
-            annotations: self.annotations,
-            metadata: self.metadata,
-            depends_on: DependsOn(depends_on),
-            origin: self.origin,
-            config: self.config,
-            name,
-        };
-        if let Err(reason) = executor.validate_definition(&definition) {
-            return Err(RegistryError::Refused { tool: definition.name, reason });
-        }
-        if self.rerun_interrupted && !definition.annotations.idempotent {
-            let reason = "its interrupted calls cannot be rerun: it is not `idempotent`".into();
-            return Err(RegistryError::Refused { tool: definition.name, reason });
-        }
-        let stateful = executor.needs_thread();
-        if let Err(reason) = check(&self.policy, &definition, &state, stateful) {
-            return Err(RegistryError::Refused { tool: definition.name, reason });
-        }
-        let hooks = context.hooks.iter().filter(|(tools, _)| tools.matches(&definition.name));
-        Ok(Tool {
-            registration: Registration::new(&definition.name, self.instance_group),
-            // The registry applies its policies when it adds the tool.
-            limits: Limits::default(),
-            gate: Gate::default(),
-            runtime: context.scheduler.tool_runtime(&definition.name),
-            hooks: hooks.map(|(_, hook)| hook.clone()).collect(),
-            fingerprint: definition.fingerprint(self.implementation.as_deref()),
-            needs_thread: stateful || !definition.depends_on.is_empty(),
-            services: context.services.clone(),
-            connection: state::connection_name(&state, &definition),
-            state,
-            policy: self.policy,
-            rerun_interrupted: self.rerun_interrupted,
-            disabled: self.disabled,
-            pending_approval: self.pending_approval,
-            unlisted: self.unlisted,
-            link: None,
-            source: None,
-            registered_at: None,
-            definition,
-            schema,
-            output,
-            executor,
-            stateful,
-        })
-    }
-}
-
-/// Checks the policy and the state rules against the definition.
-fn check(policy: &Policy, definition: &Definition, state: &StateSettings, stateful: bool) -> Result<(), String> {
-    policy.check()?;
-    state::check(state, definition)?;
-    let only_instances = stateful && state.names.is_empty();
-    if policy.cache.is_some() && !definition.annotations.read_only {
-        return Err("its results cannot be cached: it is not `read_only`".into());
-    }
-    if policy.cache.is_some() && only_instances {
-        return Err("its results cannot be cached: an instance may return something else at any time".into());
-    }
-    Ok(())
-}
-
-/// What `ToolBuilder::build` needs from the hub.
-pub(crate) struct BuildContext<'a> {
-    pub(crate) executors: &'a HashMap<Kind, Arc<dyn Executor>>,
-    pub(crate) hooks: &'a [(Glob, Arc<dyn Hook>)],
-    pub(crate) scheduler: &'a Scheduler,
-    pub(crate) services: &'a Arc<Services>,
-}
-
-impl DependencySpec {
-    fn into_group(self) -> Result<DependencyGroup, NameError> {
-        let names = self.names.into_iter().map(ToolName::new).collect::<Result<_, _>>()?;
-        let group = (self.group)(names);
-        Ok(match self.within {
-            Some(limit) => group.with_max_age(limit),
-            None => group,
-        })
     }
 }

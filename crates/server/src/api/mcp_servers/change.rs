@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{ServerPath, ServerSummary, find};
 use crate::{
+    api::new_definition::{check_name, field_problem, not_stored, not_supported, sent_name},
     app::App,
     extract::{Body, Params},
     host_control::ToolChangeError,
@@ -19,6 +20,9 @@ use crate::{
     route::Route,
     scope::{Access, Scope},
 };
+
+/// What is defined here.
+const NOUN: &str = "an MCP server";
 
 pub(super) fn routes() -> Vec<Route> {
     let admin = Access::Needs(Scope::Admin);
@@ -77,23 +81,15 @@ impl NewServer {
                 "add a section [mcp_servers.NAME] with the `command` to the config file, and POST /api/v1/reload",
             ));
         }
-        let refuse = |pointer: &str, detail: String| {
-            let field_error = serde_json::json!({"pointer": pointer, "detail": detail});
-            Problem::new(Code::INVALID_REQUEST, detail).with("errors", [field_error])
-        };
-        let name = match self.0.get("name") {
-            Some(Value::String(name)) => name.clone(),
-            Some(_) => return Err(refuse("/name", "the name of an MCP server must be a string".into())),
-            None => return Err(refuse("/name", "an MCP server needs a name".into())),
-        };
-        toolhub_core::ToolName::new(name.as_str()).map_err(|error| refuse("/name", error.to_string()))?;
+        let name = sent_name(&self.0, NOUN)?.ok_or_else(|| field_problem("/name", "an MCP server needs a name"))?;
+        check_name(&name)?;
         Ok((name, Value::Object(self.0)))
     }
 }
 
 async fn add(State(app): State<App>, Body(server): Body<NewServer>) -> ApiResult<impl IntoResponse> {
     let (name, server) = server.validate()?;
-    let host_control = app.host_control().ok_or_else(not_supported)?;
+    let host_control = app.host_control().ok_or_else(|| not_supported("MCP servers"))?;
     host_control.add_mcp_server(server).await.map_err(|error| match error {
         ToolChangeError::NameTaken => {
             Problem::new(Code::CONFLICT, format!("an MCP server named `{name}` exists already"))
@@ -112,7 +108,7 @@ async fn add(State(app): State<App>, Body(server): Body<NewServer>) -> ApiResult
 
 async fn remove(State(app): State<App>, Params(ServerPath { name }): Params<ServerPath>) -> ApiResult<StatusCode> {
     find(&app, &name)?;
-    let host_control = app.host_control().ok_or_else(not_supported)?;
+    let host_control = app.host_control().ok_or_else(|| not_supported("MCP servers"))?;
     host_control.remove_mcp_server(&name).await.map_err(|error| match error {
         ToolChangeError::Configured => Problem::new(
             Code::CONFLICT,
@@ -126,17 +122,9 @@ async fn remove(State(app): State<App>, Params(ServerPath { name }): Params<Serv
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn not_supported() -> Problem {
-    let why = "this server accepts no MCP servers through the API; its host program defines them in code";
-    Problem::new(Code::INVALID_REQUEST, why)
-}
-
 fn change_problem(name: &str, error: ToolChangeError) -> Problem {
     match error {
-        ToolChangeError::Store(why) => {
-            tracing::error!(server = name, %why, "could not store the change of an MCP server");
-            Problem::new(Code::STORE_UNAVAILABLE, "the change could not be stored; nothing was changed")
-        }
+        ToolChangeError::Store(why) => not_stored(NOUN, name, &why),
         other => Problem::new(Code::INVALID_REQUEST, other.to_string()),
     }
 }

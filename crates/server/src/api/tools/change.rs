@@ -12,6 +12,7 @@ use toolhub_core::{ErrorKind, StatusScope};
 
 use super::{ToolPath, ToolView};
 use crate::{
+    api::new_definition::{check_name, field_problem, not_stored, not_supported, sent_name},
     app::App,
     extract::{Body, Params},
     host_control::ToolChangeError,
@@ -20,6 +21,9 @@ use crate::{
     route::Route,
     scope::{Access, Scope},
 };
+
+/// What is defined here.
+const NOUN: &str = "a tool";
 
 pub(super) fn routes() -> Vec<Route> {
     let admin = Access::Needs(Scope::Admin);
@@ -81,28 +85,19 @@ impl JsonSchema for NewTool {
 impl NewTool {
     /// The name and the definition to pass to the host program.
     fn validate(mut self, path: Option<&str>) -> ApiResult<(String, Value)> {
-        let refuse = |pointer: &str, detail: String| {
-            let field_error = serde_json::json!({"pointer": pointer, "detail": detail});
-            Problem::new(Code::INVALID_REQUEST, detail).with("errors", [field_error])
-        };
         if self.0.contains_key("command") {
             let why = "commands are not accepted through the API; add the tool to the config file";
-            return Err(refuse("/command", why.into()));
+            return Err(field_problem("/command", why));
         }
-        let sent = match self.0.get("name") {
-            None => None,
-            Some(Value::String(name)) => Some(name.clone()),
-            Some(_) => return Err(refuse("/name", "the name of a tool must be a string".into())),
-        };
-        let name = match (path, sent) {
+        let name = match (path, sent_name(&self.0, NOUN)?) {
             (Some(path), Some(sent)) if path != sent => {
-                return Err(refuse("/name", format!("the name in the path is `{path}`, in the body `{sent}`")));
+                return Err(field_problem("/name", format!("the name in the path is `{path}`, in the body `{sent}`")));
             }
             (Some(name), _) => name.to_owned(),
             (None, Some(sent)) => sent,
-            (None, None) => return Err(refuse("/name", "a tool needs a name".into())),
+            (None, None) => return Err(field_problem("/name", "a tool needs a name")),
         };
-        toolhub_core::ToolName::new(name.as_str()).map_err(|error| refuse("/name", error.to_string()))?;
+        check_name(&name)?;
         self.0.insert("name".into(), name.clone().into());
         Ok((name, Value::Object(self.0)))
     }
@@ -110,7 +105,7 @@ impl NewTool {
 
 async fn create(State(app): State<App>, Body(tool): Body<NewTool>) -> ApiResult<Response> {
     let (name, tool) = tool.validate(None)?;
-    let host_control = app.host_control().ok_or_else(not_supported)?;
+    let host_control = app.host_control().ok_or_else(|| not_supported("tools"))?;
     host_control.create_tool(tool).await.map_err(|error| change_problem(&name, error))?;
     tool_response(&app, &name, StatusCode::CREATED).await
 }
@@ -121,7 +116,7 @@ async fn replace(
     Body(tool): Body<NewTool>,
 ) -> ApiResult<Response> {
     let (name, tool) = tool.validate(Some(&name))?;
-    let host_control = app.host_control().ok_or_else(not_supported)?;
+    let host_control = app.host_control().ok_or_else(|| not_supported("tools"))?;
     let exists = app.hub().get(&name).is_some();
     let result =
         if exists { host_control.replace_tool(&name, tool).await } else { host_control.create_tool(tool).await };
@@ -135,7 +130,7 @@ async fn remove(State(app): State<App>, Params(ToolPath { name }): Params<ToolPa
         // Fails for an unknown name, with the closest known names.
         app.hub().tool_status(&name, StatusScope::Shared).await?;
     }
-    let host_control = app.host_control().ok_or_else(not_supported)?;
+    let host_control = app.host_control().ok_or_else(|| not_supported("tools"))?;
     host_control.remove_tool(&name).await.map_err(|error| match error {
         ToolChangeError::Configured => Problem::new(
             Code::CONFLICT,
@@ -155,13 +150,6 @@ async fn tool_response(app: &App, name: &str, status: StatusCode) -> ApiResult<R
     Ok((status, location, Json(ToolView::of(app, &tool, &info).with_policy(&tool))).into_response())
 }
 
-fn not_supported() -> Problem {
-    Problem::new(
-        Code::INVALID_REQUEST,
-        "this server accepts no tools through the API; its host program defines them in code",
-    )
-}
-
 fn change_problem(name: &str, error: ToolChangeError) -> Problem {
     match error {
         ToolChangeError::NameTaken => Problem::new(Code::TOOL_EXISTS, format!("a tool named `{name}` exists already"))
@@ -171,9 +159,6 @@ fn change_problem(name: &str, error: ToolChangeError) -> Problem {
                 .hint("change it there, and POST /api/v1/reload")
         }
         ToolChangeError::Refused(why) => Problem::new(Code::INVALID_REQUEST, why),
-        ToolChangeError::Store(why) => {
-            tracing::error!(tool = name, %why, "could not store the change of a tool");
-            Problem::new(Code::STORE_UNAVAILABLE, "the change could not be stored; nothing was changed")
-        }
+        ToolChangeError::Store(why) => not_stored(NOUN, name, &why),
     }
 }
