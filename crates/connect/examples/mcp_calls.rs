@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let hub = ToolHub::builder().source(server.source()?).build().await?;
     tokio::time::timeout(CONNECT_TIMEOUT, async {
-        while hub.sources()[0].info().connection != SourceConnection::Connected {
+        while hub.sources()[0].info().status.connection != SourceConnection::Connected {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })

@@ -82,7 +82,7 @@ pub(crate) async fn idle_hub(server: &Server, servers: usize) -> ToolHub {
         builder = builder.source(settings.trust().protocol(Protocol::Legacy).source().unwrap());
     }
     let hub = builder.build().await.unwrap();
-    while !hub.sources().iter().all(|source| source.info().connection == SourceConnection::Connected) {
+    while !hub.sources().iter().all(|source| source.info().status.connection == SourceConnection::Connected) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     hub

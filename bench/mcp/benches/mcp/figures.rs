@@ -64,7 +64,7 @@ fn source(server: McpServer) -> toolhub::mcp::McpSource {
 }
 
 async fn connected(hub: &ToolHub) {
-    while !hub.sources().iter().all(|source| source.info().connection == SourceConnection::Connected) {
+    while !hub.sources().iter().all(|source| source.info().status.connection == SourceConnection::Connected) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

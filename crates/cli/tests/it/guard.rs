@@ -189,7 +189,7 @@ async fn has_mcp_servers_until_it_is_killed() {
     });
     let hub = builder.build().await.unwrap();
     println!("ready");
-    while !hub.sources().iter().all(|source| source.info().connection == SourceConnection::Connected) {
+    while !hub.sources().iter().all(|source| source.info().status.connection == SourceConnection::Connected) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     fs::write(folder.join("connected"), "").unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 use tokio::sync::{Notify, watch};
 use toolhub_core::{
     BoxFuture, DefinitionApproval, DefinitionApprovalError, DefinitionChange, Glob, Latency, SourceConnection,
-    SourceHandle, SourceInfo, SourceReaders, SourceTool, ToolSource,
+    SourceHandle, SourceInfo, SourceReaders, SourceStatus, SourceTool, ToolSource,
     clock::{Clock, SystemClock, Timestamp},
 };
 
@@ -157,11 +157,13 @@ impl ToolSource for McpSource {
         details
             .extend(lists.into_iter().filter(|(_, count)| *count > 0).map(|(list, count)| (list.into(), count.into())));
         SourceInfo {
-            name: self.server.name.clone(),
-            connection: status.connection,
-            since: status.since,
-            last_error: status.last_error.clone(),
-            next_attempt: status.next_attempt,
+            status: SourceStatus {
+                name: self.server.name.clone(),
+                connection: status.connection,
+                since: status.since,
+                last_error: status.last_error.clone(),
+                next_attempt: status.next_attempt,
+            },
             details,
             admin_details: self.server.endpoint.admin_description(),
             tools: status.tools.clone(),

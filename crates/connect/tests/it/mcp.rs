@@ -118,7 +118,7 @@ async fn connected_hub(builder: HubBuilder, server: McpServer) -> ToolHub {
 }
 
 async fn wait_connected(hub: &ToolHub) {
-    wait_for("the connection", || (info(hub).connection == SourceConnection::Connected).then_some(())).await;
+    wait_for("the connection", || (info(hub).status.connection == SourceConnection::Connected).then_some(())).await;
 }
 
 /// What the first source says about itself.

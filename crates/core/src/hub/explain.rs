@@ -195,7 +195,7 @@ impl ToolHub {
             offered: snapshot.is_offered(),
             status: info.status,
             reason: info.reason,
-            source: tool.source().and_then(|name| self.source(name)).map(|source| source.info().status()),
+            source: tool.source().and_then(|name| self.source(name)).map(|source| source.info().status),
             probation: snapshot.reading.probation,
             changes_in: snapshot.reading.next_change.map(|at| at.since(self.now())),
             consecutive_failures: info.consecutive_failures,

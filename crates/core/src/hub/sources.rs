@@ -230,9 +230,9 @@ impl ToolHub {
                 let reason = tool.reason.as_deref().unwrap_or("it cannot be registered");
                 return Some(format!("`{name}` is not registered: the server `{server}` offers it, but {reason}"));
             }
-            let is_waiting = info.tools.is_empty() && info.connection != SourceConnection::Connected;
+            let is_waiting = info.tools.is_empty() && info.status.connection != SourceConnection::Connected;
             is_waiting.then(|| {
-                let status = info.status().text(Language::English);
+                let status = info.status.text(Language::English);
                 format!("no tool is named `{name}`; the server `{server}`, which may add it, is {status}")
             })
         })

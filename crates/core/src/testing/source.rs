@@ -13,7 +13,7 @@ use crate::{
     execution::BoxFuture,
     hub::{
         DefinitionApproval, DefinitionApprovalError, DefinitionChange, SourceConnection, SourceHandle, SourceInfo,
-        ToolSource,
+        SourceStatus, ToolSource,
     },
 };
 use toolhub_storage::latency::{Latency, LatencyRecorder};
@@ -49,11 +49,13 @@ impl TestSource {
     #[must_use]
     pub fn new(name: &str) -> (Self, TestSourceControl) {
         let info = SourceInfo {
-            name: name.into(),
-            connection: SourceConnection::Connecting,
-            since: Timestamp::default(),
-            last_error: None,
-            next_attempt: None,
+            status: SourceStatus {
+                name: name.into(),
+                connection: SourceConnection::Connecting,
+                since: Timestamp::default(),
+                last_error: None,
+                next_attempt: None,
+            },
             details: Default::default(),
             admin_details: Default::default(),
             tools: Vec::new(),
@@ -139,7 +141,7 @@ impl ToolSource for TestSource {
     fn restart(&self) {
         let mut state = lock(&self.state);
         state.actions.push("restart".into());
-        state.info.since = state.info.since + Duration::from_secs(1);
+        state.info.status.since = state.info.status.since + Duration::from_secs(1);
     }
 
     fn pending_changes(&self) -> Vec<DefinitionChange> {

@@ -93,7 +93,7 @@ async fn readyz(
         }
         // The tools of a server that is not connected are withheld; all others work.
         for source in app.hub().sources() {
-            let status = source.info().status();
+            let status = source.info().status;
             let (name, connection) = (&status.name, status.text(Language::English));
             text += &match status.connection {
                 SourceConnection::Connected => format!("[+]mcp server {name} ok\n"),

@@ -109,7 +109,7 @@ impl From<&SourceInfo> for ServerSummary {
             pending_approval: count(SourceToolState::PendingApproval),
             quarantined: count(SourceToolState::Quarantined),
         };
-        Self { status: info.status(), tool_counts }
+        Self { status: info.status.clone(), tool_counts }
     }
 }
 
@@ -141,7 +141,7 @@ async fn restart(
 ) -> ApiResult<impl IntoResponse> {
     let source = find(&app, &name)?;
     let info = source.info();
-    if info.connection == SourceConnection::Disabled {
+    if info.status.connection == SourceConnection::Disabled {
         return Err(Problem::new(Code::CONFLICT, format!("the MCP server `{name}` is disabled"))
             .hint("set `enabled = true` in its section of the config, and POST /api/v1/reload"));
     }

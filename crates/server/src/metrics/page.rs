@@ -173,9 +173,9 @@ fn servers(text: &mut PrometheusText, sources: &Sources<'_>) {
     let mut family = text.family("toolhub_mcp_server_up", MetricType::Gauge, help);
     for info in sources.hub.sources().iter().map(|source| source.info()) {
         // A disabled server is down on purpose: no alarm should see it.
-        if info.connection != SourceConnection::Disabled {
-            let is_up = info.connection == SourceConnection::Connected;
-            family.sample(&[("server", &info.name)], u8::from(is_up));
+        if info.status.connection != SourceConnection::Disabled {
+            let is_up = info.status.connection == SourceConnection::Connected;
+            family.sample(&[("server", &info.status.name)], u8::from(is_up));
         }
     }
     let help = "Duration of requests to MCP servers, failed ones included.";
@@ -188,7 +188,7 @@ fn servers(text: &mut PrometheusText, sources: &Sources<'_>) {
     let help = "Outputs of tools of the MCP server that do not fit the tool's own output schema.";
     let mut family = text.family("toolhub_mcp_output_mismatches_total", MetricType::Counter, help);
     for source in sources.hub.sources() {
-        if source.info().connection != SourceConnection::Disabled {
+        if source.info().status.connection != SourceConnection::Disabled {
             family.sample(&[("server", source.name())], source.output_mismatches());
         }
     }

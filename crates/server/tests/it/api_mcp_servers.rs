@@ -35,7 +35,7 @@ async fn add_fs(fixture: &ApiFixture) -> (TestSourceControl, SourceHandle) {
         reason: reason.map(String::from),
     };
     control.set_info(|info| {
-        (info.connection, info.since) = (SourceConnection::Connected, time(SINCE));
+        (info.status.connection, info.status.since) = (SourceConnection::Connected, time(SINCE));
         info.details.insert("protocolVersion".into(), "2025-11-25".into());
         info.tools = vec![
             tool("odd", SourceToolState::Quarantined, Some("its schema has an unknown keyword")),
@@ -58,9 +58,9 @@ async fn add_fs(fixture: &ApiFixture) -> (TestSourceControl, SourceHandle) {
 fn disconnect(control: &TestSourceControl, handle: &SourceHandle) {
     handle.disconnected("exited with 1");
     control.set_info(|info| {
-        info.connection = SourceConnection::Disconnected;
-        info.last_error = Some("exited with 1".into());
-        info.next_attempt = Some(time("2027-01-31T12:00:05Z"));
+        info.status.connection = SourceConnection::Disconnected;
+        info.status.last_error = Some("exited with 1".into());
+        info.status.next_attempt = Some(time("2027-01-31T12:00:05Z"));
     });
 }
 
@@ -106,7 +106,7 @@ async fn a_server_is_restarted_unless_it_is_disabled() {
     let (control, _) = add_fs(&fixture).await;
     let reply = fixture.request("POST", "/api/v1/mcp-servers/fs/restart", None, &[]).await;
     assert_eq!(reply.expect_status(202)["name"], "fs");
-    control.set_info(|info| info.connection = SourceConnection::Disabled);
+    control.set_info(|info| info.status.connection = SourceConnection::Disabled);
     let reply = fixture.request("POST", "/api/v1/mcp-servers/fs/restart", None, &[]).await;
     reply.expect_problem(409, "conflict");
     assert_eq!(control.actions(), ["restart"]);
@@ -189,7 +189,7 @@ async fn a_server_that_is_not_connected_is_degraded_but_the_hub_is_ready() {
     let fixture = api_fixture().await;
     let (control, handle) = add_fs(&fixture).await;
     let (off, off_control) = TestSource::new("off");
-    off_control.set_info(|info| info.connection = SourceConnection::Disabled);
+    off_control.set_info(|info| info.status.connection = SourceConnection::Disabled);
     fixture.hub.add_source(Arc::new(off)).unwrap();
     let ready = fixture.get("/readyz?verbose").await;
     assert!(ready.text.contains("[+]mcp server fs ok\n[+]mcp server off disabled\n"), "{ready:?}");
@@ -207,7 +207,7 @@ async fn a_server_that_is_not_connected_is_degraded_but_the_hub_is_ready() {
     assert!(metrics.contains("toolhub_mcp_output_mismatches_total{server=\"fs\"} 0\n"), "{metrics}");
     control.record_call(Duration::from_millis(30));
     control.record_mismatch();
-    control.set_info(|info| info.connection = SourceConnection::Connected);
+    control.set_info(|info| info.status.connection = SourceConnection::Connected);
     let metrics = fixture.get("/metrics").await.text;
     assert!(metrics.contains("toolhub_mcp_server_up{server=\"fs\"} 1\n"), "{metrics}");
     assert!(metrics.contains("toolhub_mcp_output_mismatches_total{server=\"fs\"} 1\n"), "{metrics}");

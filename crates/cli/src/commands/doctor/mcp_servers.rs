@@ -35,10 +35,10 @@ async fn check_server(hub: HubBuilder) -> Check {
     let info = hub.sources().first().map(|source| source.info());
     hub.shutdown(STOP_TIMEOUT).await;
     let Some(info) = info else { return Check::new("mcp server", CheckStatus::Warn, "the server is gone") };
-    let check = |status, detail: String| Check::new("mcp server", status, format!("{}: {detail}", info.name));
-    if info.connection != SourceConnection::Connected {
-        let error = info.last_error.as_deref().unwrap_or("the connection was lost");
-        let fix = format!("correct [mcp_servers.{}]; its tools are withheld until it is connected", info.name);
+    let check = |status, detail: String| Check::new("mcp server", status, format!("{}: {detail}", info.status.name));
+    if info.status.connection != SourceConnection::Connected {
+        let error = info.status.last_error.as_deref().unwrap_or("the connection was lost");
+        let fix = format!("correct [mcp_servers.{}]; its tools are withheld until it is connected", info.status.name);
         return check(CheckStatus::Fail(Exit::Unreachable), error.to_owned()).fix(fix);
     }
     let quarantined = info.tools.iter().find(|tool| tool.state == SourceToolState::Quarantined);

@@ -43,7 +43,7 @@ impl Daemon {
     async fn wait_for_own_server(&self, name: &str) -> Result<(), String> {
         let Some(server) = self.hub.source(name) else { return Ok(()) };
         let first_attempt = async {
-            while self.hub.get(name).is_none() && server.info().is_starting() {
+            while self.hub.get(name).is_none() && server.info().status.is_starting() {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
@@ -52,7 +52,7 @@ impl Daemon {
             return Ok(());
         }
         let info = server.info();
-        let reason = info.tools.into_iter().find_map(|tool| tool.reason).or(info.last_error);
+        let reason = info.tools.into_iter().find_map(|tool| tool.reason).or(info.status.last_error);
         Err(format!("its MCP server does not offer it: {}", reason.as_deref().unwrap_or("it does not answer")))
     }
 

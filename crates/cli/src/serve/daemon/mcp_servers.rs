@@ -49,7 +49,7 @@ async fn replace(hub: &ToolHub, old: &McpServers, new: &McpServers) -> Result<()
 
 /// Waits until the first attempt to connect to each server has ended, which its `startup_timeout` ensures.
 pub(crate) async fn wait_for_first_connections(hub: &ToolHub) {
-    let is_starting = || hub.sources().iter().any(|source| source.info().is_starting());
+    let is_starting = || hub.sources().iter().any(|source| source.info().status.is_starting());
     while is_starting() {
         tokio::time::sleep(POLL_INTERVAL).await;
     }

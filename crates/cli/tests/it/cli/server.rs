@@ -157,7 +157,7 @@ async fn add_mcp_servers(hub: &ToolHub) {
         reason: reason.map(String::from),
     };
     control.set_info(|info| {
-        (info.connection, info.since) = (SourceConnection::Connected, SystemClock.now());
+        (info.status.connection, info.status.since) = (SourceConnection::Connected, SystemClock.now());
         info.details.insert("transport".into(), "stdio".into());
         info.details.insert("protocolVersion".into(), "2025-11-25".into());
         info.details.insert("serverInfo".into(), json!({"name": "files", "version": "1.2"}));
@@ -179,9 +179,9 @@ async fn add_mcp_servers(hub: &ToolHub) {
     let (git, control) = TestSource::new("git");
     hub.add_source(Arc::new(git)).expect("the name is free");
     control.set_info(|info| {
-        (info.connection, info.since) = (SourceConnection::Disconnected, SystemClock.now());
-        info.last_error = Some("the program exited with code 1".into());
-        info.next_attempt = Some(SystemClock.now() + Duration::from_secs(300));
+        (info.status.connection, info.status.since) = (SourceConnection::Disconnected, SystemClock.now());
+        info.status.last_error = Some("the program exited with code 1".into());
+        info.status.next_attempt = Some(SystemClock.now() + Duration::from_secs(300));
     });
 }
 

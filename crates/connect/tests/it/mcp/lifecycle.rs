@@ -30,7 +30,7 @@ async fn a_server_that_ends_withholds_all_its_tools_until_it_is_back() {
     wait_connected(&hub).await;
     // A restart at once, and a removal that ends the process.
     hub.source("t").unwrap().restart();
-    wait_for("the new process", || (info(&hub).connection != SourceConnection::Connected).then_some(())).await;
+    wait_for("the new process", || (info(&hub).status.connection != SourceConnection::Connected).then_some(())).await;
     wait_connected(&hub).await;
     let third = text(&hub, "t__pid", json!({})).await;
     assert_ne!(second, third);
@@ -46,12 +46,12 @@ async fn a_server_that_cannot_start_says_why_and_harms_no_other() {
     let missing = McpServer::stdio("missing", "no-such-program");
     let builder = ToolHub::builder().source(source(bad.named("bad"))).source(source(missing));
     let hub = builder.source(source(good.named("good"))).build().await.unwrap();
-    let good = || hub.source("good").unwrap().info().connection;
+    let good = || hub.source("good").unwrap().info().status.connection;
     wait_for("the good server", || (good() == SourceConnection::Connected).then_some(())).await;
     text(&hub, "good__pid", json!({})).await;
-    let error = wait_for("the reason", || hub.source("bad").unwrap().info().last_error).await;
+    let error = wait_for("the reason", || hub.source("bad").unwrap().info().status.last_error).await;
     assert!(error.contains("no licence"), "{error}");
-    let error = wait_for("the reason", || hub.source("missing").unwrap().info().last_error).await;
+    let error = wait_for("the reason", || hub.source("missing").unwrap().info().status.last_error).await;
     assert!(error.contains("no-such-program"), "{error}");
     assert!(hub.source("bad").unwrap().log_lines().join("\n").contains("no licence"));
 }
@@ -62,7 +62,7 @@ async fn the_hub_is_ready_before_a_server_that_never_answers() {
     let server = silent.server().startup_timeout(Duration::from_millis(300));
     let hub = ToolHub::builder().source(source(server)).build().await.unwrap();
     assert_eq!(names(&hub), Vec::<String>::new());
-    let error = wait_for("the reason", || info(&hub).last_error).await;
+    let error = wait_for("the reason", || info(&hub).status.last_error).await;
     assert!(error.contains("handshake"), "{error}");
 }
 
@@ -82,7 +82,7 @@ async fn a_server_of_either_era_is_understood_and_its_era_is_remembered() {
     let hub = connected(modern.server()).await;
     assert_eq!(info(&hub).details["protocolVersion"], "2026-07-28");
     let forced = ToolHub::builder().source(source(modern.server().protocol(Protocol::Legacy))).build().await.unwrap();
-    wait_for("the refusal", || info(&forced).last_error).await;
+    wait_for("the refusal", || info(&forced).status.last_error).await;
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn a_changed_list_changes_only_what_is_different() {
 async fn a_server_that_refuses_the_credentials_is_asked_again_in_five_minutes() {
     let server = HttpServer::start(&["auth"]);
     let hub = ToolHub::builder().source(source(server.server())).build().await.unwrap();
-    let next = wait_for("the next attempt", || info(&hub).next_attempt).await;
-    let error = info(&hub).last_error.unwrap();
+    let next = wait_for("the next attempt", || info(&hub).status.next_attempt).await;
+    let error = info(&hub).status.last_error.unwrap();
     assert!(error.contains("needs a login, which is not supported yet; set `auth`"), "{error}");
     let wait = next.since(SystemClock.now());
     assert!(wait > Duration::from_secs(240) && wait <= Duration::from_secs(300), "{wait:?}");
@@ -131,7 +131,7 @@ async fn a_call_that_is_forbidden_concerns_no_other() {
         let refused = hub.call("t__status", json!({"status": status})).await;
         assert_eq!((refused.error_kind(), refused.attempts), (Some(ErrorKind::ToolRefused), 1), "{refused:#?}");
     }
-    assert_eq!(info(&hub).connection, SourceConnection::Connected);
+    assert_eq!(info(&hub).status.connection, SourceConnection::Connected);
     text(&hub, "t__echo", json!({})).await;
 }
 
@@ -140,7 +140,7 @@ async fn the_error_of_a_list_has_no_secrets() {
     let server = TestServer::new(&tools(&[])).flags(&["fail-list"]);
     let hub =
         ToolHub::builder().source(source(server.server().env("API_TOKEN", "canary-1234567"))).build().await.unwrap();
-    let error = wait_for("the reason", || info(&hub).last_error).await;
+    let error = wait_for("the reason", || info(&hub).status.last_error).await;
     assert!(error.contains("no list for") && !error.contains("canary"), "{error}");
 }
 
@@ -182,9 +182,9 @@ async fn a_server_reads_connecting_while_an_attempt_is_under_way() {
     assert!(!hub.call("t__exit", json!({})).retries(0).await.is_success());
     wait_for("the second process", || server.folder.join("first-later").exists().then_some(())).await;
     let shown = info(&hub);
-    assert_eq!((shown.connection, shown.next_attempt), (SourceConnection::Connecting, None));
-    assert!(shown.last_error.is_some_and(|error| error.contains("exited")));
-    assert!(!info(&hub).is_starting(), "it is not the first attempt");
+    assert_eq!((shown.status.connection, shown.status.next_attempt), (SourceConnection::Connecting, None));
+    assert!(shown.status.last_error.is_some_and(|error| error.contains("exited")));
+    assert!(!info(&hub).status.is_starting(), "it is not the first attempt");
 }
 
 #[tokio::test]
@@ -195,11 +195,11 @@ async fn a_server_that_stops_answering_is_replaced() {
     assert!(std::process::Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
     // The time until it is asked, and the time that it has to answer, pass at once.
     tokio::time::pause();
-    while info(&hub).connection == SourceConnection::Connected {
+    while info(&hub).status.connection == SourceConnection::Connected {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     tokio::time::resume();
-    let error = info(&hub).last_error;
+    let error = info(&hub).status.last_error;
     assert!(error.is_none_or(|error| error.contains("does not answer")));
     assert_ne!(text_when_back(&hub, "t__pid").await, pid);
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "its process is gone");

@@ -195,9 +195,10 @@ async fn each_thread_has_a_session_at_an_address() {
     text(&hub, "t__expire", "t2").await;
     assert_eq!(text(&hub, "t__count", "t2").await, "session-5: 1");
     // A restart ends the sessions of all threads.
-    let before = info(&hub).since;
+    let before = info(&hub).status.since;
     hub.source("t").unwrap().restart();
-    let is_back = |info: &SourceInfo| info.connection == SourceConnection::Connected && info.since != before;
+    let is_back =
+        |info: &SourceInfo| info.status.connection == SourceConnection::Connected && info.status.since != before;
     wait_for("the restart", || Some(info(&hub)).filter(is_back)).await;
     let events = hub.call("t__report", json!({"until": "deleted session-5"})).thread("t3").await;
     assert!(text_of(&events).contains("deleted session-5"));

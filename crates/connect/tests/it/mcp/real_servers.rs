@@ -33,7 +33,7 @@ fn python(name: &str, program: &str) -> McpServer {
 async fn connected(servers: Vec<McpServer>) -> ToolHub {
     let builder = servers.into_iter().fold(ToolHub::builder(), |builder, server| builder.source(source(server)));
     let hub = builder.build().await.unwrap();
-    let is_ready = || hub.sources().iter().all(|source| source.info().connection == SourceConnection::Connected);
+    let is_ready = || hub.sources().iter().all(|source| source.info().status.connection == SourceConnection::Connected);
     wait_for("all servers", || is_ready().then_some(())).await;
     hub
 }
@@ -53,7 +53,7 @@ fn summary(hub: &ToolHub) -> Vec<(String, String, usize, Vec<String>)> {
         .map(|info| {
             let quarantined = info.tools.iter().filter(|tool| tool.state != SourceToolState::Registered);
             let version = info.details["protocolVersion"].as_str().unwrap().to_owned();
-            (info.name, version, info.tools.len(), quarantined.map(|tool| tool.name.clone()).collect())
+            (info.status.name, version, info.tools.len(), quarantined.map(|tool| tool.name.clone()).collect())
         })
         .collect()
 }

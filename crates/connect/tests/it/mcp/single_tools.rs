@@ -16,7 +16,7 @@ async fn noop(_: NoArguments) -> Result<&'static str, ToolError> {
 async fn wait_until_registered(hub: &ToolHub, tool: &str) {
     wait_for("the tool", || hub.get(tool)).await;
     wait_for("the connection", || {
-        hub.sources().iter().all(|source| source.info().connection == SourceConnection::Connected).then_some(())
+        hub.sources().iter().all(|source| source.info().status.connection == SourceConnection::Connected).then_some(())
     })
     .await;
 }

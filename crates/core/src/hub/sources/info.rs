@@ -16,18 +16,9 @@ use toolhub_types::{
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceInfo {
-    /// Its name.
-    pub name: String,
-    /// Whether it is connected.
-    pub connection: SourceConnection,
-    /// Since when it is connected, or not.
-    pub since: Timestamp,
-    /// Why the last connection was lost or could not be made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<String>,
-    /// When the next attempt to connect is made, if none is being made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_attempt: Option<Timestamp>,
+    /// Its connection.
+    #[serde(flatten)]
+    pub status: SourceStatus,
     /// What is specific to its kind, such as the protocol version.
     pub details: Map<String, Value>,
     /// The same, only for administrators: how a program is started.
@@ -35,21 +26,6 @@ pub struct SourceInfo {
     pub admin_details: Map<String, Value>,
     /// What it offers, sorted by name.
     pub tools: Vec<SourceTool>,
-}
-
-impl SourceInfo {
-    /// Its connection, without its tools.
-    #[must_use]
-    pub fn status(&self) -> SourceStatus {
-        let Self { name, connection, since, last_error, next_attempt, .. } = self.clone();
-        SourceStatus { name, connection, since, last_error, next_attempt }
-    }
-
-    /// Whether the first attempt to connect is being made.
-    #[must_use]
-    pub fn is_starting(&self) -> bool {
-        self.connection == SourceConnection::Connecting && self.last_error.is_none()
-    }
 }
 
 /// The connection of a source, and what is known about it.
@@ -71,6 +47,12 @@ pub struct SourceStatus {
 }
 
 impl SourceStatus {
+    /// Whether the first attempt to connect is being made.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        self.connection == SourceConnection::Connecting && self.last_error.is_none()
+    }
+
     /// The connection in words, such as "disconnected since …: exited with 1; next attempt at …".
     #[must_use]
     pub fn text(&self, language: Language) -> String {
