@@ -6,7 +6,7 @@
 mod call;
 mod endpoint;
 mod envelope;
-#[cfg_attr(not(test), expect(dead_code, reason = "input requests use it"))]
+mod input;
 mod interactive_calls;
 mod legacy;
 mod list_watch;
@@ -18,6 +18,7 @@ mod server;
 mod sessions;
 mod stored_sessions;
 mod tool_list;
+mod updates;
 
 pub(crate) use endpoint::McpEndpoint;
 pub(crate) use request::McpRequest;

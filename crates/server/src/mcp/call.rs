@@ -3,21 +3,28 @@
 //! In: the parameters of `tools/call`. Out: a result of the protocol. The call passes the pipeline like any other; a client that
 //! cancels, or closes the stream of its request, cancels the call, unless it has an idempotency key.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use rmcp::{
-    ErrorData, Peer, RoleServer,
-    model::{CallToolRequestParams, CallToolResponse, ProgressNotificationParam, ProgressToken, RequestMetaObject},
+    ErrorData, RoleServer,
+    model::{CallToolRequestParams, CallToolResponse, InputRequiredResult, ProtocolVersion, RequestMetaObject},
     service::RequestContext,
 };
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::task::JoinHandle;
 use toolhub_core::{
-    CallHandle, CallUpdate, Outcome, Progress, Tool, ToolFilter, ToolHub, TraceContext, ids::ThreadId, suggest,
+    CallHandle, CallRequest, CancellationToken, Outcome, Tool, ToolFilter, ToolHub, TraceContext, ids::ThreadId,
+    suggest,
 };
 
-use super::{request::McpRequest, result};
+use super::{
+    input::{ClientInput, accepted_kinds, to_result},
+    interactive_calls::{CallOwner, CallStep, InteractiveCall, SuspendedCalls},
+    request::McpRequest,
+    result,
+    updates::UpdateNotifier,
+};
 
 /// The argument that names a thread where nothing else does.
 pub(super) const THREAD_ARGUMENT: &str = "thread_id";
@@ -25,91 +32,199 @@ pub(super) const THREAD_ARGUMENT: &str = "thread_id";
 pub(super) const THREAD_META: &str = "dev.toolhub/threadId";
 /// `_meta` key of the idempotency key of a call.
 const IDEMPOTENCY_META: &str = "dev.toolhub/idempotencyKey";
-/// The least time from one progress notification of a call to the next.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How many names an unknown one is answered with.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Makes the call.
-pub(super) async fn run(
-    hub: &ToolHub,
-    params: CallToolRequestParams,
-    context: RequestContext<RoleServer>,
-) -> Result<CallToolResponse, ErrorData> {
-    let request = McpRequest::of(&context)?;
-    let found = hub.get(&params.name).filter(|_| request.toolset.contains(&params.name));
-    let Some(tool) = found else { return Err(unknown_tool(hub, &request, &params.name)) };
-    let mut arguments = params.arguments.unwrap_or_default();
-    let mut thread = named_thread(&request, &context.meta)?;
-    if thread.is_none() && takes_thread_argument(&tool) {
-        thread = match arguments.remove(THREAD_ARGUMENT) {
-            None | Some(Value::Null) => None,
-            Some(value) => Some(parse_thread(&value, THREAD_ARGUMENT)?),
-        };
-    }
-    let principal = &request.principal;
-    let call = hub.call(params.name.as_ref(), Value::Object(arguments));
-    let mut call = call.tenant(principal.tenant.clone()).caller(principal.caller.clone()).no_wait();
-    let is_minted = thread.is_none();
-    if let Some(thread) = thread {
-        call = call.thread(thread.as_str());
-    }
-    if let Some(trace) =
-        context.meta.get("traceparent").and_then(Value::as_str).and_then(|text| TraceContext::parse(text).ok())
-    {
-        call = call.trace(trace);
-    }
-    match context.meta.get(IDEMPOTENCY_META) {
-        None => call = call.cancel_on(&context.ct),
-        Some(Value::String(key)) => call = call.idempotency_key(key.as_str()),
-        Some(_) => return Err(ErrorData::invalid_params(format!("`_meta.{IDEMPOTENCY_META}` is not a string"), None)),
-    }
-    let outcome = match context.meta.get_progress_token() {
-        Some(token) => follow(call.start(), &context.peer, token).await,
-        None => call.await,
-    };
-    result::of(&outcome, &tool, &request, is_minted)
+/// Makes the calls of MCP clients.
+pub(super) struct Calls {
+    pub(super) hub: ToolHub,
+    /// Calls of the modern era that asked their caller, which answers with another request.
+    pub(super) suspended: Arc<SuspendedCalls>,
 }
 
-/// Waits for the outcome, and passes the progress of the call on.
-async fn follow(mut call: CallHandle, client: &Peer<RoleServer>, token: ProgressToken) -> Outcome {
+impl Calls {
+    /// Makes a call, or goes on with one that asked its caller.
+    pub(super) async fn run(
+        &self,
+        mut params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let request = McpRequest::of(&context)?;
+        let found = self.hub.get(&params.name).filter(|_| request.toolset.contains(&params.name));
+        let Some(tool) = found else { return Err(self.unknown_tool(&request, &params.name)) };
+        let mut arguments = params.arguments.take().unwrap_or_default();
+        let mut thread = named_thread(&request, &context.meta)?;
+        if thread.is_none() && takes_thread_argument(&tool) {
+            thread = match arguments.remove(THREAD_ARGUMENT) {
+                None | Some(Value::Null) => None,
+                Some(value) => Some(parse_thread(&value, THREAD_ARGUMENT)?),
+            };
+        }
+        let caller = CallerOfCall { request: &request, tool: &tool, is_minted: thread.is_none() };
+        if let Some(state) = params.request_state {
+            let mut call = self.resume(&state, &caller)?;
+            call.answer(params.input_responses.unwrap_or_default().into_iter().collect());
+            return self.drive(call, &caller, &context).await;
+        }
+        let call = self.build(&caller, Value::Object(arguments), thread, &context)?;
+        let accepted = accepted_kinds(context.client_capabilities().as_ref());
+        let mut notifier = notifier(&request, &context);
+        // Not the token of the request: it is cancelled when the request is answered, and the call may go on.
+        let cancel = CancellationToken::new();
+        let is_keyed = context.meta.contains_key(IDEMPOTENCY_META);
+        let call = if is_keyed { call } else { call.cancel_on(&cancel) };
+        if is_modern(&context) && !accepted.is_empty() {
+            return self.drive(InteractiveCall::start(call, accepted), &caller, &context).await;
+        }
+        let cancel_with_request = (!is_keyed).then(|| CancelLink::new(&context.ct, &cancel));
+        let outcome = if accepted.is_empty() && notifier.is_silent() {
+            call.await
+        } else {
+            let input = ClientInput { client: context.peer.clone(), accepted };
+            follow(call.input(Arc::new(input)).start(), &mut notifier).await
+        };
+        drop(cancel_with_request);
+        caller.result(&outcome)
+    }
+
+    /// Takes a call that waits for answers of this caller.
+    fn resume(&self, state: &str, caller: &CallerOfCall<'_>) -> Result<InteractiveCall, ErrorData> {
+        let call = self.suspended.take(state, &caller.owner());
+        let call = call.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        if call.tool() == caller.tool.definition.name.as_str() {
+            return Ok(call);
+        }
+        // Dropped, and so cancelled: its caller has lost its state.
+        Err(ErrorData::invalid_params("the state belongs to the call of another tool; start again", None))
+    }
+
+    /// Follows a call until it ends or asks its caller.
+    async fn drive(
+        &self,
+        mut call: InteractiveCall,
+        caller: &CallerOfCall<'_>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mut notifier = notifier(caller.request, context);
+        let mut updates = Box::pin(call.handle().updates());
+        let step = loop {
+            tokio::select! {
+                biased;
+                Some(update) = updates.next() => notifier.notify(update).await,
+                step = call.next() => break step,
+                // Dropping the call cancels it, unless it has an idempotency key.
+                () = context.ct.cancelled() => return Err(ErrorData::internal_error("the request was cancelled", None)),
+            }
+        };
+        match step {
+            CallStep::Ended(outcome) => caller.result(&outcome),
+            CallStep::InputRequired(requests) => {
+                let parked = self.suspended.park(caller.owner(), call);
+                let state = parked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+                let result = InputRequiredResult::new(Some(to_result(requests)), Some(state.to_string()));
+                Ok(CallToolResponse::InputRequired(result))
+            }
+        }
+    }
+
+    fn build<'a>(
+        &'a self,
+        caller: &CallerOfCall<'_>,
+        arguments: Value,
+        thread: Option<ThreadId>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallRequest<'a>, ErrorData> {
+        let principal = &caller.request.principal;
+        let call = self.hub.call(caller.tool.definition.name.as_str(), arguments);
+        let mut call = call.tenant(principal.tenant.clone()).caller(principal.caller.clone()).no_wait();
+        if let Some(thread) = thread {
+            call = call.thread(thread.as_str());
+        }
+        if let Some(trace) = context.meta.get_traceparent().and_then(|text| TraceContext::parse(text).ok()) {
+            call = call.trace(trace);
+        }
+        match context.meta.get(IDEMPOTENCY_META) {
+            None => Ok(call),
+            Some(Value::String(key)) => Ok(call.idempotency_key(key.as_str())),
+            Some(_) => Err(ErrorData::invalid_params(format!("`_meta.{IDEMPOTENCY_META}` is not a string"), None)),
+        }
+    }
+
+    fn unknown_tool(&self, request: &McpRequest, name: &str) -> ErrorData {
+        let tools = self.hub.list(&ToolFilter::default());
+        let names = tools.iter().map(|tool| tool.definition.name.as_str());
+        let names = names.filter(|name| request.toolset.contains(name));
+        let name: String = name.chars().take(128).collect();
+        let closest = suggest::closest(&name, names, MAX_SUGGESTIONS);
+        let hint =
+            if closest.is_empty() { String::new() } else { format!("; did you mean `{}`?", closest.join("`, `")) };
+        ErrorData::invalid_params(format!("there is no tool `{name}`{hint}"), None)
+    }
+}
+
+/// Who makes a call of which tool.
+struct CallerOfCall<'a> {
+    request: &'a McpRequest,
+    tool: &'a Tool,
+    /// Whether the caller named no thread.
+    is_minted: bool,
+}
+
+impl CallerOfCall<'_> {
+    fn owner(&self) -> CallOwner {
+        let principal = &self.request.principal;
+        CallOwner { tenant: principal.tenant.clone(), caller: principal.caller.clone() }
+    }
+
+    fn result(&self, outcome: &Outcome) -> Result<CallToolResponse, ErrorData> {
+        result::of(outcome, self.tool, self.request, self.is_minted)
+    }
+}
+
+/// Cancels a call when its request is cancelled, until it is dropped.
+struct CancelLink(JoinHandle<()>);
+
+impl CancelLink {
+    fn new(request: &CancellationToken, call: &CancellationToken) -> Self {
+        let (request, call) = (request.clone(), call.clone());
+        Self(tokio::spawn(async move {
+            request.cancelled().await;
+            call.cancel();
+        }))
+    }
+}
+
+impl Drop for CancelLink {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Waits for the outcome, and passes progress and log lines of the call on.
+async fn follow(mut call: CallHandle, notifier: &mut UpdateNotifier) -> Outcome {
     let mut updates = Box::pin(call.updates());
-    let mut notifier = ProgressNotifier { client, token, last: None, done: 0.0 };
     loop {
         tokio::select! {
             biased;
-            Some(update) = updates.next() => {
-                if let CallUpdate::Progress(progress) = update {
-                    notifier.notify(progress).await;
-                }
-            }
+            Some(update) = updates.next() => notifier.notify(update).await,
             outcome = call.outcome() => return outcome,
         }
     }
 }
 
-/// Sends progress notifications of one call, at most ten a second.
-struct ProgressNotifier<'a> {
-    client: &'a Peer<RoleServer>,
-    token: ProgressToken,
-    last: Option<Instant>,
-    done: f64,
+/// Whether the request belongs to protocol version 2026-07-28 or a later one.
+pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
-impl ProgressNotifier<'_> {
-    async fn notify(&mut self, progress: Progress) {
-        if self.last.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {
-            return;
-        }
-        self.last = Some(Instant::now());
-        // The protocol requires a number that grows; a tool may report none.
-        self.done = progress.done.filter(|done| *done > self.done).unwrap_or(self.done + 1.0);
-        let mut notification = ProgressNotificationParam::new(self.token.clone(), self.done);
-        notification.total = progress.total;
-        notification.message = (!progress.message.is_empty()).then_some(progress.message);
-        // Fails if the client is gone; the call then ends by itself.
-        let _ = self.client.notify_progress(notification).await;
-    }
+#[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+fn notifier(request: &McpRequest, context: &RequestContext<RoleServer>) -> UpdateNotifier {
+    let level = if is_modern(context) {
+        context.meta.log_level()
+    } else {
+        request.session.as_ref().map(|session| session.log_level())
+    };
+    UpdateNotifier::new(context.peer.clone(), context.meta.get_progress_token(), level)
 }
 
 /// The thread that the address, the request or the session names.
@@ -135,13 +250,4 @@ fn parse_thread(value: &Value, place: &str) -> Result<ThreadId, ErrorData> {
 fn takes_thread_argument(tool: &Tool) -> bool {
     let properties = tool.definition.parameters.get("properties");
     tool.needs_thread() && properties.is_none_or(|properties| properties.get(THREAD_ARGUMENT).is_none())
-}
-
-fn unknown_tool(hub: &ToolHub, request: &McpRequest, name: &str) -> ErrorData {
-    let tools = hub.list(&ToolFilter::default());
-    let names = tools.iter().map(|tool| tool.definition.name.as_str()).filter(|name| request.toolset.contains(name));
-    let name: String = name.chars().take(128).collect();
-    let closest = suggest::closest(&name, names, MAX_SUGGESTIONS);
-    let hint = if closest.is_empty() { String::new() } else { format!("; did you mean `{}`?", closest.join("`, `")) };
-    ErrorData::invalid_params(format!("there is no tool `{name}`{hint}"), None)
 }

@@ -14,8 +14,9 @@ use tokio::{
 };
 use toolhub_core::{BoxFuture, CallHandle, CallRequest, INPUT_TIMEOUT, InputHandler, InputKind, InputRequest, Outcome};
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "the MCP routes use it"))]
-pub(crate) use suspended::{CallOwner, ResumeError, SuspendedCalls};
+#[cfg(test)]
+pub(crate) use suspended::ResumeError;
+pub(crate) use suspended::{CallOwner, SuspendedCalls};
 
 /// How long a request may be open. A little less than the hub waits, so that the tool hears that its caller declined.
 const ANSWER_TIMEOUT: Duration = INPUT_TIMEOUT.saturating_sub(Duration::from_secs(1));
@@ -74,6 +75,11 @@ impl InteractiveCall {
         let (queue, incoming) = mpsc::channel(MAX_OPEN_REQUESTS);
         let handle = request.input(Arc::new(InputQueue { accepted, queue })).start();
         Self { handle, incoming, open: BTreeMap::new(), last_key: 0 }
+    }
+
+    /// The name of its tool.
+    pub(crate) fn tool(&self) -> &str {
+        self.handle.tool()
     }
 
     /// The running call, for its progress and to cancel it.

@@ -1,4 +1,5 @@
 //! The hub as `rmcp` sees it: one handler per method of the protocol.
+#![allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
 
 use std::sync::Arc;
 
@@ -6,13 +7,18 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CacheScope, CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-        ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+        ServerCapabilities, ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscriptionFilter, Tool,
     },
     service::{RequestContext, SubscriptionContext},
 };
 use toolhub_core::{ToolHub, ids::ThreadId};
 
-use super::{call, list_watch::ListWatch, request::McpRequest, tool_list::ToolList};
+use super::{
+    call::{self, Calls},
+    list_watch::ListWatch,
+    request::McpRequest,
+    tool_list::ToolList,
+};
 use crate::settings::Settings;
 
 /// How long a client may use a list of tools without asking again, in milliseconds.
@@ -23,15 +29,15 @@ const LIST_TTL_MS: u64 = 60_000;
 pub(super) struct HubServer(Arc<Inner>);
 
 struct Inner {
-    hub: ToolHub,
+    calls: Calls,
     tools: ToolList,
     version: String,
 }
 
 impl HubServer {
     pub(super) fn new(hub: &ToolHub, settings: &Settings) -> Self {
-        let (hub, tools, version) = (hub.clone(), ToolList::new(hub), settings.build.version.clone());
-        Self(Arc::new(Inner { hub, tools, version }))
+        let calls = Calls { hub: hub.clone(), suspended: Arc::default() };
+        Self(Arc::new(Inner { calls, tools: ToolList::new(hub), version: settings.build.version.clone() }))
     }
 }
 
@@ -42,13 +48,14 @@ impl HubServer {
         request: &McpRequest,
         thread: Option<ThreadId>,
     ) -> Result<ListWatch, ErrorData> {
-        ListWatch::new(&self.0.hub, request, thread).await
+        ListWatch::new(&self.0.calls.hub, request, thread).await
     }
 }
 
 impl ServerHandler for HubServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities =
+            ServerCapabilities::builder().enable_logging().enable_tools().enable_tool_list_changed().build();
         let implementation = Implementation::new("toolhub", self.0.version.clone()).with_title("Toolhub");
         ServerConfig::new(capabilities).with_server_info(implementation)
     }
@@ -88,6 +95,19 @@ impl ServerHandler for HubServer {
         }
     }
 
+    async fn set_level(
+        &self,
+        params: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let request = McpRequest::of(&context)?;
+        match &request.session {
+            Some(session) => session.set_log_level(params.level),
+            None => return Err(ErrorData::method_not_found::<SetLevelRequestMethod>()),
+        }
+        Ok(())
+    }
+
     fn get_tool(&self, name: &str) -> Option<Tool> {
         self.0.tools.get(name)
     }
@@ -97,6 +117,6 @@ impl ServerHandler for HubServer {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        call::run(&self.0.hub, params, context).await
+        self.0.calls.run(params, context).await
     }
 }

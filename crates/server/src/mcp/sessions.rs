@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::{ClientJsonRpcMessage, InitializeRequestParams, RequestId};
+#[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+use rmcp::model::{ClientJsonRpcMessage, InitializeRequestParams, LoggingLevel, RequestId};
 use smol_str::SmolStr;
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
@@ -76,6 +77,8 @@ struct Activity {
     open_streams: usize,
     /// Ends the stream of the session that was opened last.
     stream: CancellationToken,
+    #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+    log_level: LoggingLevel,
 }
 
 /// Why a request of a session is refused.
@@ -264,6 +267,17 @@ impl Session {
         self.lock().streams.get(&stream).map(|log| log.read_from(received))
     }
 
+    /// The least level of log lines that its client wants.
+    #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+    pub(super) fn log_level(&self) -> LoggingLevel {
+        self.lock().log_level
+    }
+
+    #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+    pub(super) fn set_log_level(&self, level: LoggingLevel) {
+        self.lock().log_level = level;
+    }
+
     /// Ends the stream of the session, if there is one. Returns what ends the next one.
     pub(super) fn replace_stream(&self) -> CancellationToken {
         let mut activity = self.lock();
@@ -294,6 +308,8 @@ impl Activity {
             streams: BTreeMap::new(),
             open_streams: 0,
             stream: CancellationToken::new(),
+            #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+            log_level: LoggingLevel::Info,
         }
     }
 

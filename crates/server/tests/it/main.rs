@@ -27,6 +27,7 @@ mod listener_standby;
 mod listener_tenants;
 mod mcp_changes;
 mod mcp_endpoint;
+mod mcp_input;
 mod state_artifacts;
 mod state_entries;
 mod state_pages;

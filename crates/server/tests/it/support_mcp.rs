@@ -17,12 +17,14 @@ pub(crate) struct McpClient {
     pub(crate) headers: Vec<(String, String)>,
     /// The session; without one the client speaks the modern era.
     pub(crate) session: Option<String>,
+    /// What the client can do.
+    pub(crate) capabilities: Value,
 }
 
 impl McpClient {
     /// A client of the modern era.
     pub(crate) fn modern(router: &Router, path: &str) -> Self {
-        Self { router: router.clone(), path: path.into(), headers: Vec::new(), session: None }
+        Self { router: router.clone(), path: path.into(), headers: Vec::new(), session: None, capabilities: json!({}) }
     }
 
     /// A client with a session.
@@ -35,9 +37,16 @@ impl McpClient {
         self
     }
 
+    pub(crate) fn can(mut self, capabilities: Value) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
     /// Opens a session.
     pub(crate) async fn initialize(mut self) -> Self {
-        let reply = self.post(&initialize_message(LEGACY)).await;
+        let mut opening = initialize_message(LEGACY);
+        opening["params"]["capabilities"] = self.capabilities.clone();
+        let reply = self.post(&opening).await;
         let answer = reply.expect_status(200);
         assert_eq!(answer["result"]["protocolVersion"], LEGACY, "{answer}");
         self.session = Some(reply.header("mcp-session-id").to_owned());
@@ -96,7 +105,7 @@ impl McpClient {
         if self.session.is_none() {
             let meta = &mut params["_meta"];
             meta["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
-            meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
             meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test", "version": "1"});
         }
         json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})

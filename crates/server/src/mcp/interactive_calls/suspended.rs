@@ -8,14 +8,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use serde_json::{Map, Value};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
     count_by_key::{CountByKey, is_full},
     ids::{Caller, Tenant},
 };
 
-use super::{CallStep, InteractiveCall};
+use super::InteractiveCall;
 
 /// How many calls may be suspended; each tenant has a guaranteed share on top.
 const MAX_SUSPENDED: usize = 1_000;
@@ -79,23 +78,16 @@ impl SuspendedCalls {
         Ok(id)
     }
 
-    /// Gives a call its answers and waits for its next step. The call is the requester's again.
+    /// Takes a call, to give it its answers.
     ///
     /// # Errors
     /// When there is no such call of this owner.
-    pub(crate) async fn resume(
-        &self,
-        id: &str,
-        owner: &CallOwner,
-        answers: Map<String, Value>,
-    ) -> Result<(InteractiveCall, CallStep), ResumeError> {
-        let mut call = self.lock().take(id, owner).ok_or(ResumeError::NotFound)?;
-        call.answer(answers);
-        let step = call.next().await;
-        Ok((call, step))
+    pub(crate) fn take(&self, id: &str, owner: &CallOwner) -> Result<InteractiveCall, ResumeError> {
+        self.lock().take(id, owner).ok_or(ResumeError::NotFound)
     }
 
     /// The number of suspended calls.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().by_id.len()
     }

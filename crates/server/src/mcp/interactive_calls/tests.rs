@@ -61,6 +61,19 @@ fn answers(answers: &[(&str, &str)]) -> Map<String, Value> {
     answers.iter().map(|(key, answer)| ((*key).to_owned(), json!(answer))).collect()
 }
 
+/// Resumes a call: gives it its answers and waits for its next step.
+async fn resume(
+    suspended: &SuspendedCalls,
+    id: &str,
+    owner: &CallOwner,
+    answers: Map<String, Value>,
+) -> Result<(InteractiveCall, CallStep), ResumeError> {
+    let mut call = suspended.take(id, owner)?;
+    call.answer(answers);
+    let step = call.next().await;
+    Ok((call, step))
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_is_resumed_with_each_answer_until_it_ends() {
     let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
@@ -68,15 +81,15 @@ async fn a_call_is_resumed_with_each_answer_until_it_ends() {
     let step = call.next().await;
     assert_eq!(messages(&step), [("q1".into(), "one".into())]);
     let id = suspended.park(ann.clone(), call).unwrap();
-    let (call, step) = suspended.resume(&id, &ann, answers(&[("q1", "a"), ("odd", "x")])).await.unwrap();
+    let (call, step) = resume(&suspended, &id, &ann, answers(&[("q1", "a"), ("odd", "x")])).await.unwrap();
     assert_eq!(messages(&step), [("q2".into(), "two".into()), ("q3".into(), "three".into())], "in one round trip");
-    let again = suspended.resume(&id, &ann, answers(&[("q1", "z")])).await;
+    let again = resume(&suspended, &id, &ann, answers(&[("q1", "z")])).await;
     assert_eq!(again.err(), Some(ResumeError::NotFound), "an id is used once");
     let id = suspended.park(ann.clone(), call).unwrap();
-    let (call, step) = suspended.resume(&id, &ann, answers(&[("q3", "c")])).await.unwrap();
+    let (call, step) = resume(&suspended, &id, &ann, answers(&[("q3", "c")])).await.unwrap();
     assert_eq!(messages(&step), [("q2".into(), "two".into())], "what was not answered is asked again");
     let id = suspended.park(ann.clone(), call).unwrap();
-    let (_, step) = suspended.resume(&id, &ann, answers(&[("q2", "b")])).await.unwrap();
+    let (_, step) = resume(&suspended, &id, &ann, answers(&[("q2", "b")])).await.unwrap();
     assert_eq!(outcome(step).output, json!(["a", "b", "c"]));
     assert_eq!(suspended.len(), 0);
     assert_eq!(outcome(start(&hub, "plain").next().await).output, json!("plain"));
@@ -89,10 +102,10 @@ async fn a_suspended_call_belongs_to_the_caller_that_made_it() {
     call.next().await;
     let id = suspended.park(ann.clone(), call).unwrap();
     for other in [owner("main", "bob"), owner("other", "ann")] {
-        let refused = suspended.resume(&id, &other, answers(&[("q1", "x")])).await;
+        let refused = resume(&suspended, &id, &other, answers(&[("q1", "x")])).await;
         assert_eq!(refused.err(), Some(ResumeError::NotFound));
     }
-    let (_, step) = suspended.resume(&id, &ann, answers(&[("q1", "a")])).await.unwrap();
+    let (_, step) = resume(&suspended, &id, &ann, answers(&[("q1", "a")])).await.unwrap();
     assert_eq!(messages(&step).len(), 2);
 }
 
@@ -106,7 +119,7 @@ async fn what_is_not_answered_in_two_minutes_is_declined_and_the_call_goes_on() 
     tokio::time::sleep(INPUT_TIMEOUT - Duration::from_secs(2)).await;
     assert_eq!(suspended.len(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(suspended.resume(&parked, &ann, Map::new()).await.err(), Some(ResumeError::NotFound));
+    assert_eq!(resume(&suspended, &parked, &ann, Map::new()).await.err(), Some(ResumeError::NotFound));
     let ended = hub.call_record(&Tenant::default(), id).await.unwrap().unwrap().outcome.unwrap();
     let declined = "the caller declined the input request";
     assert_eq!(ended.output, json!([declined, declined, declined]));
@@ -120,7 +133,7 @@ async fn a_call_that_ends_while_it_is_suspended_gives_its_outcome_to_the_next_re
     call.handle().cancel();
     let id = suspended.park(ann.clone(), call).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let (_, step) = suspended.resume(&id, &ann, Map::new()).await.unwrap();
+    let (_, step) = resume(&suspended, &id, &ann, Map::new()).await.unwrap();
     assert_eq!(outcome(step).error_kind(), Some(ErrorKind::Cancelled));
 }
 

@@ -1,0 +1,96 @@
+//! Progress and log lines of a call, as notifications to its client.
+//!
+//! In: what a running tool reports. Out: notifications, as far as the client asked for them: progress with its token, log lines from a
+//! level on. More than ten a second are left out.
+#![allow(deprecated, reason = "log lines are deprecated, but most clients still show them")]
+
+use std::time::Duration;
+
+use rmcp::{
+    Peer, RoleServer,
+    model::{LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken},
+};
+use serde_json::Value;
+use tokio::time::Instant;
+use toolhub_core::{CallUpdate, LogLine, Progress};
+
+/// How many notifications a call may send at once.
+const BURST: u32 = 10;
+/// The time after which it may send one more.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Sends the notifications of one call.
+pub(super) struct UpdateNotifier {
+    client: Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    level: Option<LoggingLevel>,
+    done: f64,
+    credit: u32,
+    credited_at: Instant,
+}
+
+impl UpdateNotifier {
+    /// For a client that wants progress with this token, and log lines from this level on.
+    pub(super) fn new(client: Peer<RoleServer>, token: Option<ProgressToken>, level: Option<LoggingLevel>) -> Self {
+        Self { client, token, level, done: 0.0, credit: BURST, credited_at: Instant::now() }
+    }
+
+    /// Whether the client wants nothing.
+    pub(super) fn is_silent(&self) -> bool {
+        self.token.is_none() && self.level.is_none()
+    }
+
+    pub(super) async fn notify(&mut self, update: CallUpdate) {
+        // Fails if the client is gone; the call then ends by itself.
+        match update {
+            CallUpdate::Progress(progress) => self.progress(progress).await,
+            CallUpdate::Log(line) => self.log(line).await,
+            _ => {}
+        }
+    }
+
+    async fn progress(&mut self, progress: Progress) {
+        let Some(token) = self.token.clone().filter(|_| self.take_credit()) else { return };
+        // The protocol requires a number that grows; a tool may report none.
+        let done = progress.done.filter(|done| *done > self.done || self.done == 0.0);
+        self.done = done.unwrap_or(self.done + 1.0);
+        let mut notification = ProgressNotificationParam::new(token, self.done);
+        notification.total = progress.total;
+        notification.message = (!progress.message.is_empty()).then_some(progress.message);
+        let _ = self.client.notify_progress(notification).await;
+    }
+
+    async fn log(&mut self, line: LogLine) {
+        let level = serde_json::from_value(Value::from(line.level)).unwrap_or(LoggingLevel::Info);
+        if self.level.is_some_and(|least| rank(level) >= rank(least)) && self.take_credit() {
+            let notification = LoggingMessageNotificationParam::new(level, Value::from(line.message));
+            let _ = self.client.notify_logging_message(notification).await;
+        }
+    }
+
+    /// Whether another notification may be sent now.
+    fn take_credit(&mut self) -> bool {
+        let earned = u32::try_from(self.credited_at.elapsed().as_millis() / INTERVAL.as_millis()).unwrap_or(BURST);
+        if earned > 0 {
+            self.credit = self.credit.saturating_add(earned).min(BURST);
+            self.credited_at = Instant::now();
+        }
+        let may = self.credit > 0;
+        self.credit -= u32::from(may);
+        may
+    }
+}
+
+/// The order of the levels.
+fn rank(level: LoggingLevel) -> u8 {
+    match level {
+        LoggingLevel::Debug => 0,
+        LoggingLevel::Info => 1,
+        LoggingLevel::Notice => 2,
+        LoggingLevel::Warning => 3,
+        LoggingLevel::Error => 4,
+        LoggingLevel::Critical => 5,
+        LoggingLevel::Alert => 6,
+        LoggingLevel::Emergency => 7,
+    }
+}

@@ -1,0 +1,144 @@
+//! What running tools ask MCP clients for, and what they tell them, in both eras of the protocol.
+
+use serde_json::{Value, json};
+use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic};
+use toolhub_server::{Scope, Server};
+
+use crate::{
+    support_api::{ApiFixture, EventReader, api_fixture},
+    support_listener::{make_key, settings_with_keys},
+    support_mcp::{McpClient, events},
+};
+
+/// A hub with tools that ask for a name, twice, and that log.
+async fn asking_fixture() -> ApiFixture {
+    let fixture = api_fixture().await;
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let ask = dynamic("ask", json!({"type": "object"}), move |_: Value, context: CallContext| {
+        let params = |text: &str| json!({"message": text, "requestedSchema": schema});
+        let questions =
+            ["First name?", "Last name?"].map(|text| InputRequest { kind: InputKind::Form, params: params(text) });
+        async move {
+            let mut names = Vec::new();
+            for question in questions {
+                let answer =
+                    context.request_input(question).await.map_err(|error| ToolError::refused(error.to_string()))?;
+                names.push(answer["content"]["name"].as_str().unwrap_or_default().to_owned());
+            }
+            Ok::<_, ToolError>(json!(names.join(" ")))
+        }
+    });
+    let log = dynamic("log", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+        context.log("debug", "a detail");
+        context.log("warning", "a warning");
+        Ok::<_, ToolError>(json!("logged"))
+    });
+    fixture.hub.register_all([ask.read_only(), log.read_only()]).unwrap();
+    fixture
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+async fn open(fixture: &ApiFixture, client: &McpClient, tool: &str) -> EventReader {
+    let message = client.message("tools/call", json!({"name": tool, "arguments": {}}));
+    let headers = client.all_headers(Some(&message));
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    fixture.stream_request("POST", &client.path, Some(message.to_string()), &headers).await
+}
+
+/// The next message of a stream.
+async fn next(stream: &mut EventReader) -> Value {
+    loop {
+        let chunk = stream.next_chunk().await.expect("a message");
+        if let Some(message) = events(&chunk).pop() {
+            return message;
+        }
+    }
+}
+
+async fn accept(client: &McpClient, question: &Value, name: &str) {
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    let result = json!({"action": "accept", "content": {"name": name}});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+    assert_eq!(client.post(&answer).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_session_is_asked_on_the_stream_of_its_own_call() {
+    let fixture = asking_fixture().await;
+    let client = async || McpClient::modern(&fixture.router, "/mcp").can(json!({"elicitation": {}})).initialize().await;
+    let (ann, bob) = (client().await, client().await);
+    let (mut for_ann, mut for_bob) = (open(&fixture, &ann, "ask").await, open(&fixture, &bob, "ask").await);
+    let (first, other) = (next(&mut for_ann).await, next(&mut for_bob).await);
+    assert_eq!(first["id"], other["id"], "each session counts for itself");
+    accept(&bob, &other, "Bob").await;
+    accept(&ann, &first, "Ann").await;
+    let (second, other) = (next(&mut for_ann).await, next(&mut for_bob).await);
+    assert_eq!(second["params"]["message"], "Last name?");
+    accept(&ann, &second, "Lee").await;
+    accept(&bob, &other, "Ray").await;
+    assert_eq!(text(&next(&mut for_ann).await["result"]), "Ann Lee");
+    assert_eq!(text(&next(&mut for_bob).await["result"]), "Bob Ray");
+    // A client that cannot answer is not asked.
+    let result = McpClient::legacy(&fixture.router, "/mcp").await.call("ask", json!({})).await;
+    assert!(result["isError"] == true && text(&result).contains("cannot answer"), "{result}");
+}
+
+#[tokio::test]
+async fn without_a_session_the_answers_come_with_the_same_call_again() {
+    let fixture = asking_fixture().await;
+    let (ann, ann_key) = make_key("ann", "a", &[Scope::ToolsRead, Scope::ToolsCall]);
+    let (eve, eve_key) = make_key("eve", "a", &[Scope::ToolsRead, Scope::ToolsCall]);
+    let router = Server::new(fixture.hub.clone(), fixture.store.clone(), settings_with_keys([ann, eve])).router();
+    let client = |key: &str| McpClient::modern(&router, "/mcp").key(key).can(json!({"elicitation": {"form": {}}}));
+    let (ann, eve) = (client(&ann_key), client(&eve_key));
+    let asked = ann.call("ask", json!({})).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let again = |tool: &str, asked: &Value, name: &str| {
+        let (key, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(request["method"], "elicitation/create");
+        let answers = json!({key.as_str(): {"action": "accept", "content": {"name": name}}});
+        json!({"name": tool, "arguments": {}, "inputResponses": answers, "requestState": asked["requestState"]})
+    };
+    let mut altered = again("ask", &asked, "Ann");
+    altered["requestState"] = "0000".into();
+    for (client, params) in [(&eve, again("ask", &asked, "Eve")), (&ann, altered)] {
+        let error = client.error("tools/call", params).await;
+        assert!(error["code"] == -32602 && error["message"].as_str().unwrap().contains("start again"), "{error}");
+    }
+    let second = ann.result("tools/call", again("ask", &asked, "Ann")).await;
+    assert_eq!(second["inputRequests"].as_object().unwrap().len(), 1, "{second}");
+    let replayed = ann.error("tools/call", again("ask", &asked, "Ann")).await;
+    assert_eq!(replayed["code"], -32602);
+    let done = ann.result("tools/call", again("ask", &second, "Lee")).await;
+    assert_eq!((text(&done), &done["isError"]), ("Ann Lee", &json!(false)));
+    // A state of another tool's call is refused.
+    let asked = ann.call("ask", json!({})).await;
+    assert_eq!(ann.error("tools/call", again("log", &asked, "Ann")).await["code"], -32602);
+    let unable = McpClient::modern(&router, "/mcp").key(&ann_key).call("ask", json!({})).await;
+    assert_eq!(unable["isError"], true, "{unable}");
+}
+
+#[tokio::test]
+async fn log_lines_are_sent_from_the_level_that_the_client_wants() {
+    let fixture = asking_fixture().await;
+    let legacy = McpClient::legacy(&fixture.router, "/mcp").await;
+    let lines = async |client: &McpClient, meta: Value| {
+        let message = client.message("tools/call", json!({"name": "log", "arguments": {}, "_meta": meta}));
+        let reply = client.post(&message).await;
+        let lines = events(&reply.text).into_iter().filter(|message| message["method"] == "notifications/message");
+        lines.map(|line| line["params"]["data"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&legacy, json!({})).await, ["a warning"]);
+    legacy.result("logging/setLevel", json!({"level": "debug"})).await;
+    assert_eq!(lines(&legacy, json!({})).await, ["a detail", "a warning"]);
+    legacy.result("logging/setLevel", json!({"level": "error"})).await;
+    assert!(lines(&legacy, json!({})).await.is_empty());
+    let modern = McpClient::modern(&fixture.router, "/mcp");
+    assert!(lines(&modern, json!({})).await.is_empty());
+    let meta = json!({"io.modelcontextprotocol/logLevel": "debug"});
+    assert_eq!(lines(&modern, meta).await, ["a detail", "a warning"]);
+    assert_eq!(modern.error("logging/setLevel", json!({"level": "error"})).await["code"], -32601);
+}
