@@ -92,7 +92,7 @@ impl Statuses {
         let reading = self.reading(&facts);
         let next = reading.next_change;
         if let Some(before) = self.cache.set_emitted(key, reading.status) {
-            self.publish(key, before, reading);
+            self.publish(key, &facts, before);
         }
         next.filter(|at| self.cache.schedule_recheck(key, *at))
     }
@@ -123,19 +123,19 @@ impl Statuses {
         *changes.entry((tool.clone(), from, to)).or_default() += 1;
     }
 
-    fn publish(&self, key: &StatusKey, before: ToolStatus, reading: EffectiveStatus) {
+    /// Emits the status of a record. The cache may have a newer record already, whose status is emitted next.
+    fn publish(&self, key: &StatusKey, own: &StatusRecord, before: ToolStatus) {
         // A thread sees the worse of its own and the shared status, so a change that the shared one masks is not
         // emitted.
         let shared = key.owner().and_then(|_| self.facts(&StatusKey::shared(key.tool())));
         let (settings, now) = (self.settings(), self.clock.now());
         let presence = self.presence.get().map_or(Readiness::Ready, |presence| presence(key.tool()));
-        let (before, reading) = match (self.facts(key), shared) {
-            (Some(own), Some(shared)) => {
-                let combined = status::evaluate_in_thread(&own, &shared, &presence, &settings, now);
+        let (before, reading) = match shared {
+            Some(shared) => {
+                let combined = status::evaluate_in_thread(own, &shared, &presence, &settings, now);
                 (before.max(self.reading(&shared).status), combined)
             }
-            (Some(own), None) => (before, status::evaluate(&own, &presence, &settings, now)),
-            (None, _) => (before, reading),
+            None => (before, status::evaluate(own, &presence, &settings, now)),
         };
         // A tool that is not connected was not available either, although its record said so.
         let before = match before {
