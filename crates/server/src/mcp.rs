@@ -10,6 +10,7 @@ mod input;
 mod interactive_calls;
 mod legacy;
 mod list_watch;
+mod lists;
 mod message_log;
 mod request;
 mod request_transport;

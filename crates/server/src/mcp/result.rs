@@ -16,7 +16,7 @@ use super::{
 };
 
 /// The scheme of addresses of artifacts.
-const ARTIFACTS: &str = "toolhub://artifacts/";
+pub(super) const ARTIFACTS: &str = "toolhub://artifacts/";
 /// `_meta` key of the page where a person decides about a call.
 const APPROVAL_META: &str = "dev.toolhub/approvalUrl";
 

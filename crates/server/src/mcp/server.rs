@@ -6,7 +6,9 @@ use std::sync::Arc;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+        CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
+        GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
         ServerCapabilities, ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscriptionFilter, Tool,
     },
     service::{RequestContext, SubscriptionContext},
@@ -16,6 +18,7 @@ use toolhub_core::{ToolHub, ids::ThreadId};
 use super::{
     call::{self, Calls},
     list_watch::ListWatch,
+    lists::Lists,
     request::McpRequest,
     tool_list::ToolList,
 };
@@ -52,10 +55,22 @@ impl HubServer {
     }
 }
 
+impl HubServer {
+    fn lists<'a>(&'a self, request: &'a McpRequest, context: &'a RequestContext<RoleServer>) -> Lists<'a> {
+        Lists { hub: &self.0.calls.hub, request, cancel: &context.ct }
+    }
+}
+
 impl ServerHandler for HubServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_logging().enable_tools().enable_tool_list_changed().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_completions()
+            .enable_logging()
+            .enable_prompts()
+            .enable_resources()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
         let implementation = Implementation::new("toolhub", self.0.version.clone()).with_title("Toolhub");
         ServerConfig::new(capabilities).with_server_info(implementation)
     }
@@ -106,6 +121,63 @@ impl ServerHandler for HubServer {
             None => return Err(ErrorData::method_not_found::<SetLevelRequestMethod>()),
         }
         Ok(())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let request = McpRequest::of(&context)?;
+        let list = ListResourcesResult::with_all_items(self.lists(&request, &context).resources());
+        Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let request = McpRequest::of(&context)?;
+        let list = ListResourceTemplatesResult::with_all_items(self.lists(&request, &context).templates());
+        Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+    }
+
+    async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let request = McpRequest::of(&context)?;
+        self.lists(&request, &context).read_resource(&params.uri).await.map(ReadResourceResponse::Complete)
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let request = McpRequest::of(&context)?;
+        let list = ListPromptsResult::with_all_items(self.lists(&request, &context).prompts());
+        Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+    }
+
+    async fn get_prompt(
+        &self,
+        params: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let request = McpRequest::of(&context)?;
+        self.lists(&request, &context).get_prompt(params).await.map(GetPromptResponse::Complete)
+    }
+
+    async fn complete(
+        &self,
+        params: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let request = McpRequest::of(&context)?;
+        self.lists(&request, &context).complete(params).await
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

@@ -28,6 +28,7 @@ mod listener_tenants;
 mod mcp_changes;
 mod mcp_endpoint;
 mod mcp_input;
+mod mcp_lists;
 mod state_artifacts;
 mod state_entries;
 mod state_pages;

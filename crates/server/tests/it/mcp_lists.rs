@@ -1,0 +1,108 @@
+//! Prompts, resources and artifacts, as MCP clients list and read them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+use toolhub_core::{
+    CallContext, Prompt, Resource, ResourceTemplate, SourceLists, SourceReaders, ToolBuilder, ToolError, ToolName,
+    dynamic, testing::TestSource,
+};
+
+use crate::{
+    support_api::{ApiFixture, api_fixture},
+    support_mcp::McpClient,
+};
+
+/// A tool that returns an answer, or refuses what it does not know.
+fn reader(name: &str, known: &'static str, answer: Value) -> ToolBuilder {
+    let reader = dynamic(name, json!({"type": "object"}), move |given: Value, _: CallContext| {
+        let answer = answer.clone();
+        async move {
+            if !given.to_string().contains(known) {
+                return Err(ToolError::refused("there is nothing like this"));
+            }
+            Ok(answer)
+        }
+    });
+    reader.read_only().unlisted()
+}
+
+/// Adds a source with a resource, a template and a prompt.
+async fn add_source(fixture: &ApiFixture) {
+    let (source, mut control) = TestSource::new("docs");
+    fixture.hub.add_source(Arc::new(source)).unwrap();
+    let handle = control.handle().await;
+    let messages = json!([{"role": "user", "content": {"type": "text", "text": "Hello Ann"}}]);
+    handle
+        .replace_tools(vec![
+            reader("docs__resources-read", "doc://", json!({"contents": [{"uri": "doc://a", "text": "the text"}]})),
+            reader("docs__prompts-get", "Ann", json!({"messages": messages})),
+            reader("docs__completion-complete", "ref", json!({"completion": {"values": ["Ann"]}})),
+        ])
+        .await;
+    handle.connected().await;
+    let name = |name: &str| Some(ToolName::new(name).unwrap());
+    let prompt = Prompt { name: "hello".into(), ..Prompt::default() };
+    let template = ResourceTemplate { uri_template: "doc://{id}".into(), name: "doc".into(), ..Default::default() };
+    handle.replace_lists(SourceLists {
+        prompts: BTreeMap::from([("docs__hello".to_owned(), prompt)]),
+        resources: vec![Resource { uri: "doc://a".into(), name: "a".into(), ..Resource::default() }],
+        templates: vec![template],
+        readers: SourceReaders {
+            resource: name("docs__resources-read"),
+            prompt: name("docs__prompts-get"),
+            completion: name("docs__completion-complete"),
+        },
+    });
+}
+
+#[tokio::test]
+async fn prompts_and_resources_of_sources_are_listed_read_and_completed() {
+    let fixture = api_fixture().await;
+    add_source(&fixture).await;
+    for client in [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")] {
+        let list = client.result("resources/list", json!({})).await;
+        assert_eq!((&list["resources"][0]["uri"], &list["ttlMs"]), (&json!("doc://a"), &json!(60_000)));
+        let list = client.result("resources/templates/list", json!({})).await;
+        let templates: Vec<_> =
+            list["resourceTemplates"].as_array().unwrap().iter().map(|it| &it["uriTemplate"]).collect();
+        assert_eq!(templates, ["doc://{id}", "toolhub://artifacts/{id}"]);
+        let read = client.result("resources/read", json!({"uri": "doc://7"})).await;
+        assert_eq!(read["contents"][0]["text"], "the text");
+        let not_found = if client.session.is_some() { -32002 } else { -32602 };
+        assert_eq!(client.error("resources/read", json!({"uri": "other://7"})).await["code"], not_found);
+
+        let list = client.result("prompts/list", json!({})).await;
+        assert_eq!(list["prompts"][0]["name"], "docs__hello");
+        let params = |who: &str| json!({"name": "docs__hello", "arguments": {"who": who}});
+        let prompt = client.result("prompts/get", params("Ann")).await;
+        assert_eq!(prompt["messages"][0]["content"]["text"], "Hello Ann");
+        let refused = client.error("prompts/get", params("Bob")).await;
+        assert!(refused["code"] == -32602 && refused["message"].as_str().unwrap().contains("nothing like this"));
+        assert_eq!(client.error("prompts/get", json!({"name": "hello"})).await["code"], -32602);
+        let complete =
+            json!({"ref": {"type": "ref/prompt", "name": "docs__hello"}, "argument": {"name": "who", "value": "A"}});
+        assert_eq!(client.result("completion/complete", complete).await["completion"]["values"], json!(["Ann"]));
+        let names = client.names().await;
+        assert!(names.iter().all(|name| !name.starts_with("docs__")), "readers are in no list: {names:?}");
+    }
+    let calls = fixture.get("/api/v1/calls?tool=docs__resources-read").await.expect_status(200);
+    assert!(calls["items"].as_array().unwrap().len() >= 2, "reading is in the journal");
+}
+
+#[tokio::test]
+async fn content_that_is_too_long_is_a_link_that_can_be_read() {
+    let fixture = api_fixture().await;
+    let long = dynamic("long", json!({"type": "object"}), |_: Value, _: CallContext| async {
+        Ok::<_, ToolError>(json!("abc".repeat(100_000)))
+    });
+    fixture.hub.register(long.read_only()).unwrap();
+    let client = McpClient::modern(&fixture.router, "/mcp");
+    let result = client.call("long", json!({})).await;
+    let link = result["content"].as_array().unwrap().iter().find(|block| block["type"] == "resource_link").unwrap();
+    let uri = link["uri"].as_str().unwrap();
+    assert!(uri.starts_with("toolhub://artifacts/") && result["structuredContent"].is_null(), "{link}");
+    let read = client.result("resources/read", json!({"uri": uri})).await;
+    assert!(read["contents"][0]["text"].as_str().unwrap().contains("abcabc"));
+    assert_eq!(client.error("resources/read", json!({"uri": "toolhub://artifacts/no"})).await["code"], -32602);
+}
