@@ -4,6 +4,7 @@
 //! text. It neither reconnects nor falls back to another era: a supervisor does that, with a new connection. Every request ends at
 //! once when the connection does, and a request that is dropped is cancelled at the server.
 
+mod direct;
 mod handshake;
 mod operation;
 mod request;
@@ -19,6 +20,7 @@ use rmcp::{
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
+use direct::DirectRequests;
 use handshake::Handler;
 pub(crate) use operation::Operation;
 
@@ -169,6 +171,8 @@ pub(crate) struct InputAnswers {
 /// A live connection.
 pub(crate) struct Connection {
     running: RunningService<RoleClient, Handler>,
+    /// Of a program: over HTTP all requests go through `rmcp`.
+    direct: Option<DirectRequests>,
     router: Arc<Router>,
     lifecycle: Arc<Lifecycle>,
     secrets: Arc<ProgramSecrets>,
@@ -200,7 +204,10 @@ impl Connection {
         let (router, lifecycle, secrets) = (started.router, started.lifecycle, started.secrets);
         let running = handshake::run(started.transport, era, options, (&lifecycle, &secrets.all)).await?;
         let facts = handshake::facts(&running, era, &secrets.all)?;
-        Ok(Self { running, router, lifecycle, secrets, facts })
+        let modern =
+            (era == Era::Modern).then(|| (handshake::implementation(), handshake::capabilities(options.input)));
+        let direct = Some(DirectRequests::new(started.sender, modern));
+        Ok(Self { running, direct, router, lifecycle, secrets, facts })
     }
 
     async fn open_http(rest: &Rest, era: Era, options: &ConnectionOptions) -> Result<Self, ConnectError> {
@@ -213,7 +220,7 @@ impl Connection {
             Err(error) => return Err(handshake::http_error(error, era, &started.handle).await),
         };
         let facts = handshake::facts(&running, era, &secrets.all)?;
-        Ok(Self { running, router, lifecycle, secrets, facts })
+        Ok(Self { running, direct: None, router, lifecycle, secrets, facts })
     }
 
     /// What the server says about itself.

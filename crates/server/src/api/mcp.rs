@@ -186,19 +186,23 @@ async fn serve(
         let problem = Problem::new(Code::NOT_FOUND, "the MCP endpoint is switched off");
         return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
     }
+    let is_get = parts.method == Method::GET;
     let request = McpRequest::new(principal.clone(), toolset, thread, links.base_url());
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {
-        return guard_stream(app, principal, response);
+        return guard_stream(app, principal, response, is_get);
     }
     response
 }
 
-/// Ends a stream when its client's key is no longer valid, and counts it as one of its client's streams.
-fn guard_stream(app: &App, principal: Principal, response: Response) -> Response {
+/// Ends a stream when its client's key is no longer valid. One that lasts as long as its client wants counts as one of its client's
+/// streams, and ends when the server stops.
+fn guard_stream(app: &App, principal: Principal, response: Response, is_endless: bool) -> Response {
     let (mut parts, body) = response.into_parts();
-    parts.extensions.insert(StreamHolder(Holder::of_key(&principal)));
+    if is_endless {
+        parts.extensions.insert(StreamHolder(Holder::of_key(&principal)));
+    }
     // A buffering proxy would hold the messages back.
     parts.headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     let app = app.clone();

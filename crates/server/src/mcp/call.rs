@@ -107,23 +107,32 @@ impl Calls {
     ) -> Result<CallToolResponse, ErrorData> {
         let mut notifier = notifier(caller.request, context);
         let mut updates = Box::pin(call.handle().updates());
-        let step = loop {
-            tokio::select! {
+        loop {
+            let step = tokio::select! {
                 biased;
-                Some(update) = updates.next() => notifier.notify(update).await,
-                step = call.next() => break step,
+                Some(update) = updates.next() => {
+                    notifier.notify(update).await;
+                    continue;
+                }
+                step = call.next() => step,
                 // Dropping the call cancels it, unless it has an idempotency key.
-                () = context.ct.cancelled() => return Err(ErrorData::internal_error("the request was cancelled", None)),
+                () = context.ct.cancelled() => {
+                    return Err(ErrorData::internal_error("the request was cancelled", None));
+                }
+            };
+            let requests = match step {
+                CallStep::Ended(outcome) => return caller.result(&outcome),
+                CallStep::InputRequired(requests) => requests,
+            };
+            let (requests, inexpressible) = to_result(requests);
+            call.decline(&inexpressible);
+            if requests.is_empty() {
+                continue;
             }
-        };
-        match step {
-            CallStep::Ended(outcome) => caller.result(&outcome),
-            CallStep::InputRequired(requests) => {
-                let parked = self.suspended.park(caller.owner(), call);
-                let state = parked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-                let result = InputRequiredResult::new(Some(to_result(requests)), Some(state.to_string()));
-                Ok(CallToolResponse::InputRequired(result))
-            }
+            let parked = self.suspended.park(caller.owner(), call);
+            let state = parked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+            let result = InputRequiredResult::new(Some(requests), Some(state.to_string()));
+            return Ok(CallToolResponse::InputRequired(result));
         }
     }
 

@@ -49,7 +49,7 @@ impl McpEndpoint {
         settings: &Settings,
         stopping: &CancellationToken,
     ) -> Self {
-        let server = HubServer::new(hub, settings);
+        let server = HubServer::new(hub, settings, stopping);
         let legacy = Legacy { server: server.clone(), sessions: Sessions::new(store, &settings.mcp, stopping) };
         let config = StreamableHttpServerConfig::default()
             // The listener has checked both.
@@ -57,8 +57,7 @@ impl McpEndpoint {
             .disable_allowed_origins()
             .with_legacy_session_mode(false)
             .with_json_response(true)
-            .with_max_request_body_bytes(usize::MAX)
-            .with_cancellation_token(stopping.child_token());
+            .with_max_request_body_bytes(usize::MAX);
         let modern = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
         Self { legacy, modern, limits: settings.limits.json() }
     }

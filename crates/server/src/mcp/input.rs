@@ -48,13 +48,20 @@ fn method_of(kind: InputKind) -> Option<&'static str> {
     }
 }
 
-/// The requests of a result of the modern era. Those that it cannot express are left out.
-pub(super) fn to_result(requests: BTreeMap<String, InputRequest>) -> InputRequests {
+/// The requests of a result of the modern era, and the keys of those that it cannot express.
+pub(super) fn to_result(requests: BTreeMap<String, InputRequest>) -> (InputRequests, Vec<String>) {
     let convert = |request: InputRequest| {
         let request = json!({"method": method_of(request.kind)?, "params": request.params});
         serde_json::from_value::<McpInputRequest>(request).ok()
     };
-    requests.into_iter().filter_map(|(key, request)| Some((key, convert(request)?))).collect()
+    let (mut expressed, mut others) = (InputRequests::new(), Vec::new());
+    for (key, request) in requests {
+        match convert(request) {
+            Some(request) => drop(expressed.insert(key, request)),
+            None => others.push(key),
+        }
+    }
+    (expressed, others)
 }
 
 /// Asks a client of the legacy era by requests on the stream of its call.

@@ -116,6 +116,11 @@ impl InteractiveCall {
         }
     }
 
+    /// Declines requests, by key.
+    pub(crate) fn decline(&mut self, keys: &[String]) {
+        self.open.retain(|key, _| !keys.contains(key));
+    }
+
     /// When the first open request is declined, if it is not answered before.
     fn answer_until(&self) -> Instant {
         let first = self.open.values().map(|open| open.asked_at).min();

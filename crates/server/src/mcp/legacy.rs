@@ -121,7 +121,9 @@ impl Legacy {
         tokio::spawn(running.waiting());
         match tokio::time::timeout(STREAM_AFTER, log.read_from(0).next()).await {
             Ok(Some((_, message, true))) => json_message(&message),
-            Ok(None) => unknown_session().into_response(),
+            // It was cancelled, or its session has ended.
+            Ok(None) if session.ended.is_cancelled() => unknown_session().into_response(),
+            Ok(None) => StatusCode::ACCEPTED.into_response(),
             Ok(Some(_)) | Err(_) => {
                 session.keep_stream(number, log.clone());
                 // An event before the first message, so that a client can resume from it.
@@ -169,11 +171,11 @@ fn event_stream(session: &Arc<Session>, number: u64, first: Option<Event>, reade
 
 /// The stream of a session: says when the list of tools has changed, until the session ends or the client opens another one.
 fn session_stream(session: &Arc<Session>, watch: ListWatch) -> Response {
-    let (ended, open) = (session.replace_stream(), session.open_stream());
+    let (replaced, ended, open) = (session.replace_stream(), session.ended.clone(), session.open_stream());
     sse_response(stream::unfold((watch, open), move |(mut watch, open)| {
-        let ended = ended.clone();
+        let (replaced, ended) = (replaced.clone(), ended.clone());
         async move {
-            let is_open = ended.run_until_cancelled(watch.changed()).await?;
+            let is_open = replaced.run_until_cancelled(ended.run_until_cancelled(watch.changed())).await??;
             is_open.then(|| (Event::default().data(TOOLS_CHANGED), (watch, open)))
         }
     }))

@@ -7,7 +7,7 @@ use std::{convert::Infallible, sync::Arc};
 
 use rmcp::{
     RoleServer,
-    model::{ClientJsonRpcMessage, JsonRpcMessage},
+    model::{ClientJsonRpcMessage, GetMeta, JsonRpcMessage, ProgressToken, ServerNotification},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -42,9 +42,25 @@ impl Transport<RoleServer> for RequestTransport {
         &mut self,
         mut item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
-        if let JsonRpcMessage::Request(request) = &mut item {
-            // `rmcp` counts per request; the client knows the session only.
-            request.id = self.session.add_server_request(self.guard.id(), request.id.clone());
+        // `rmcp` counts per request; the client knows the session only.
+        match &mut item {
+            JsonRpcMessage::Request(request) => {
+                request.id = self.session.add_server_request(self.guard.id(), request.id.clone());
+                let token = ProgressToken(request.id.clone());
+                request.request.get_meta_mut().set_progress_token(token);
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ServerNotification::CancelledNotification(cancelled) = &mut notification.notification
+                    && let Some(id) = &mut cancelled.params.request_id
+                {
+                    match self.session.withdraw_server_request(self.guard.id(), id) {
+                        Some(sent) => *id = sent,
+                        // It was answered meanwhile.
+                        None => return std::future::ready(Ok(())),
+                    }
+                }
+            }
+            _ => {}
         }
         let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
         if let Ok(text) = serde_json::to_string(&item) {
@@ -61,7 +77,16 @@ impl Transport<RoleServer> for RequestTransport {
         if let Some(request) = self.request.take() {
             return Some(request);
         }
-        if self.has_ended { None } else { self.inbox.recv().await }
+        if self.has_ended {
+            return None;
+        }
+        let message = self.inbox.recv().await;
+        if matches!(message, Some(JsonRpcMessage::Notification(_))) {
+            // The request was cancelled: `rmcp` sends no answer to it.
+            self.has_ended = true;
+            self.guard.log().end();
+        }
+        message
     }
 
     async fn close(&mut self) -> Result<(), Infallible> {

@@ -13,7 +13,7 @@ use rmcp::{
     },
     service::{RequestContext, SubscriptionContext},
 };
-use toolhub_core::{ToolHub, ids::ThreadId};
+use toolhub_core::{CancellationToken, ToolHub, ids::ThreadId};
 
 use super::{
     call::{self, Calls},
@@ -35,12 +35,19 @@ struct Inner {
     calls: Calls,
     tools: ToolList,
     version: String,
+    /// Ends what would last until its client leaves.
+    stopping: CancellationToken,
 }
 
 impl HubServer {
-    pub(super) fn new(hub: &ToolHub, settings: &Settings) -> Self {
+    pub(super) fn new(hub: &ToolHub, settings: &Settings, stopping: &CancellationToken) -> Self {
         let calls = Calls { hub: hub.clone(), suspended: Arc::default() };
-        Self(Arc::new(Inner { calls, tools: ToolList::new(hub), version: settings.build.version.clone() }))
+        Self(Arc::new(Inner {
+            calls,
+            tools: ToolList::new(hub),
+            version: settings.build.version.clone(),
+            stopping: stopping.clone(),
+        }))
     }
 }
 
@@ -101,6 +108,7 @@ impl ServerHandler for HubServer {
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
+                () = self.0.stopping.cancelled() => return Ok(()),
                 is_open = watch.changed() => {
                     if !is_open || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());

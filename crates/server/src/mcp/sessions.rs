@@ -59,6 +59,7 @@ pub(super) struct Session {
     pub(super) thread: ThreadId,
     /// What the client said at `initialize`, with the protocol version that was agreed on.
     pub(super) client: InitializeRequestParams,
+    stopping: CancellationToken,
     /// Cancelled when the session ends.
     pub(super) ended: CancellationToken,
     activity: Mutex<Activity>,
@@ -119,7 +120,10 @@ impl Sessions {
             client: serde_json::to_value(&client).unwrap_or_default(),
             created_at: now,
         };
-        self.stored.create(&owner, &session, self.limits, now).await?;
+        let replaced = self.stored.create(&owner, &session, self.limits, now).await?;
+        if let Some(session) = replaced.and_then(|id| self.lock().remove(&id)) {
+            session.ended.cancel();
+        }
         self.add(id.clone(), owner, session.thread, client);
         Ok(id)
     }
@@ -153,11 +157,16 @@ impl Sessions {
     /// # Errors
     /// When the store does not answer.
     pub(super) async fn close(self: &Arc<Self>, id: &str, principal: &Principal) -> Result<bool, StoreError> {
-        let is_removed = self.stored.remove(&owner_of(principal), id, SystemClock.now()).await?;
-        if is_removed && let Some(session) = self.lock().remove(id) {
+        let owner = owner_of(principal);
+        let is_removed = self.stored.remove(&owner, id, SystemClock.now()).await?;
+        let mut loaded = self.lock();
+        if loaded.get(id).is_none_or(|session| session.owner != owner) {
+            return Ok(is_removed);
+        }
+        if let Some(session) = loaded.remove(id) {
             session.ended.cancel();
         }
-        Ok(is_removed)
+        Ok(true)
     }
 
     /// Adds a session, or returns the one that another request has loaded.
@@ -168,8 +177,16 @@ impl Sessions {
         thread: ThreadId,
         client: InitializeRequestParams,
     ) -> Arc<Session> {
-        let ended = self.stopping.child_token();
-        let session = Session { owner, thread, client, ended, activity: Mutex::new(Activity::new()) };
+        // Not a child of `stopping`: requests in flight may end first.
+        let ended = CancellationToken::new();
+        let session = Session {
+            owner,
+            thread,
+            client,
+            stopping: self.stopping.clone(),
+            ended,
+            activity: Mutex::new(Activity::new()),
+        };
         let session = self.lock().entry(id).or_insert_with(|| Arc::new(session)).clone();
         self.sweep_in_background();
         session
@@ -186,7 +203,14 @@ impl Sessions {
 
     fn sweep(&self) {
         let now = Instant::now();
-        self.lock().retain(|_, session| !session.lock().sweep(now, self.limits.idle));
+        self.lock().retain(|id, session| match session.lock().sweep(now, self.limits.idle) {
+            Use::InUse => {
+                self.stored.touch(id, SystemClock.now());
+                true
+            }
+            Use::Recent => true,
+            Use::Unused => false,
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SmolStr, Arc<Session>>> {
@@ -235,6 +259,15 @@ impl Session {
         sent
     }
 
+    /// Forgets a request of the server that is not needed any more. Returns the id it was sent with.
+    pub(super) fn withdraw_server_request(&self, request: &RequestId, id: &RequestId) -> Option<RequestId> {
+        let mut activity = self.lock();
+        let mut sent = activity.server_requests.iter();
+        let sent = sent.find(|(_, (of, original))| of == request && original == id).map(|(sent, _)| sent.clone())?;
+        activity.server_requests.remove(&sent);
+        Some(sent)
+    }
+
     /// Passes an answer to a request of the server, or a cancellation, on to the request it belongs to.
     pub(super) fn deliver(&self, mut message: ClientJsonRpcMessage) {
         use rmcp::model::{ClientNotification::CancelledNotification, JsonRpcMessage};
@@ -257,8 +290,10 @@ impl Session {
     pub(super) fn keep_stream(&self, number: u64, log: Arc<MessageLog>) {
         let mut activity = self.lock();
         activity.streams.insert(number, log);
-        while activity.streams.len() > MAX_IN_FLIGHT + MAX_RESUMABLE {
-            activity.streams.pop_first();
+        let answered = activity.streams.iter().filter(|(_, log)| log.ended_at().is_some());
+        let answered: Vec<u64> = answered.map(|(number, _)| *number).collect();
+        for number in &answered[..answered.len().saturating_sub(MAX_RESUMABLE)] {
+            activity.streams.remove(number);
         }
     }
 
@@ -281,7 +316,7 @@ impl Session {
     /// Ends the stream of the session, if there is one. Returns what ends the next one.
     pub(super) fn replace_stream(&self) -> CancellationToken {
         let mut activity = self.lock();
-        let next = self.ended.child_token();
+        let next = self.stopping.child_token();
         std::mem::replace(&mut activity.stream, next.clone()).cancel();
         next
     }
@@ -301,9 +336,10 @@ impl Activity {
     fn new() -> Self {
         Self {
             last_use: Instant::now(),
-            next_stream: 0,
+            // Not from zero: after a restart an id of before must not name something else.
+            next_stream: fastrand::u64(..1 << 48),
             in_flight: HashMap::new(),
-            next_server_request: 0,
+            next_server_request: fastrand::i64(..1 << 48),
             server_requests: HashMap::new(),
             streams: BTreeMap::new(),
             open_streams: 0,
@@ -320,13 +356,23 @@ impl Activity {
         Some(request)
     }
 
-    /// Forgets answers that are too old. Returns whether the session is unused.
-    fn sweep(&mut self, now: Instant, idle_time: Duration) -> bool {
+    /// Forgets answers that are too old.
+    fn sweep(&mut self, now: Instant, idle_time: Duration) -> Use {
         let is_old = |ended: Instant| now.duration_since(ended) >= RESUME_TIME;
         self.streams.retain(|_, log| !log.ended_at().is_some_and(is_old));
-        let is_used = !self.in_flight.is_empty() || self.open_streams > 0;
-        !is_used && now.duration_since(self.last_use) >= idle_time
+        if !self.in_flight.is_empty() || self.open_streams > 0 {
+            return Use::InUse;
+        }
+        if now.duration_since(self.last_use) >= idle_time { Use::Unused } else { Use::Recent }
     }
+}
+
+/// Whether a session is used.
+enum Use {
+    /// It has a request in flight, or an open stream.
+    InUse,
+    Recent,
+    Unused,
 }
 
 /// A request in flight. Ends with it.

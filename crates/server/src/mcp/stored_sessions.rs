@@ -92,7 +92,7 @@ impl McpSessions {
         Arc::new(Self { store, index: Mutex::default(), flusher: OnceCell::new() })
     }
 
-    /// Creates a session. The id must be new and hard to guess.
+    /// Creates a session. The id must be new and hard to guess. Returns the unused session whose place it takes.
     ///
     /// # Errors
     /// When there are too many sessions, or the store does not answer.
@@ -102,7 +102,7 @@ impl McpSessions {
         session: &McpSession,
         limits: SessionLimits,
         now: Timestamp,
-    ) -> Result<(), CreateSessionError> {
+    ) -> Result<Option<SmolStr>, CreateSessionError> {
         self.ensure_loaded(now).await?;
         let bytes = session.client.to_string().len();
         if bytes > MAX_CLIENT_BYTES {
@@ -114,10 +114,10 @@ impl McpSessions {
         let change = Change::Put { value, schema: SCHEMA_VERSION, expires: Some(now + RETENTION) };
         self.commit(&owner.tenant, vec![(session.id.clone(), Expect::Absent, change)], now).await?;
         place.is_stored = true;
-        if let Some((tenant, id)) = replaced {
-            self.commit(&tenant, vec![(id, Expect::Any, Change::Remove)], now).await?;
+        if let Some((tenant, id)) = &replaced {
+            self.commit(tenant, vec![(id.clone(), Expect::Any, Change::Remove)], now).await?;
         }
-        Ok(())
+        Ok(replaced.map(|(_, id)| id))
     }
 
     /// The session with this id, if it belongs to this owner, and records its use.

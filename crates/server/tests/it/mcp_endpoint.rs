@@ -295,6 +295,14 @@ async fn a_slow_call_streams_its_progress_and_can_be_resumed_and_cancelled() {
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     assert_eq!(legacy.post(&cancelled).await.status, 202);
     fixture.dropped.acquire().await.unwrap().forget();
+    // The stream ends without an answer, and the id is free again.
+    while let Some(chunk) = stream.next_chunk().await {
+        assert!(events(&chunk).is_empty(), "{chunk}");
+    }
+    let freed = async || legacy.post(&legacy.message("ping", json!({}))).await.status == 200;
+    while !freed().await {
+        tokio::task::yield_now().await;
+    }
 
     let modern = McpClient::modern(&fixture.router, "/mcp");
     let message = modern.message("tools/call", json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": 7}}));

@@ -59,8 +59,7 @@ pub(super) async fn run<T: Transport<RoleClient> + 'static>(
     options: &ConnectionOptions,
     (lifecycle, secrets): (&Lifecycle, &SecretMask),
 ) -> Result<RunningService<RoleClient, Handler>, ConnectError> {
-    let client = Implementation::new("toolhub", env!("CARGO_PKG_VERSION"));
-    let config = ClientConfig::new(capabilities(options.input), client);
+    let config = ClientConfig::new(capabilities(options.input), implementation());
     let (config, mode) = match era {
         // The default is a version without `initialize`.
         Era::Legacy => {
@@ -72,6 +71,11 @@ pub(super) async fn run<T: Transport<RoleClient> + 'static>(
     };
     let running = serve_client_with_lifecycle(Handler(config), transport, mode).await;
     running.map_err(|error| connect_error(error, lifecycle, secrets))
+}
+
+/// The name and version of this client.
+pub(super) fn implementation() -> Implementation {
+    Implementation::new("toolhub", env!("CARGO_PKG_VERSION"))
 }
 
 fn connect_error(error: ClientInitializeError, lifecycle: &Lifecycle, secrets: &SecretMask) -> ConnectError {

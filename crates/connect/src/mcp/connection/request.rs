@@ -6,12 +6,12 @@
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
-    model::{ClientRequest, GetExtensions, RequestMetaObject},
+    model::{ClientRequest, GetExtensions, RequestId, RequestMetaObject},
     service::{PeerRequestOptions, RequestHandle, RoleClient},
 };
 use tokio::{runtime::Handle, sync::oneshot};
 
-use super::Connection;
+use super::{Connection, direct::DirectRequests};
 use crate::mcp::wire::{End, EndCause, Exchange, RequestError, UpdateSender};
 
 /// How long a cancellation may take to be queued. Only a connection that is about to end takes longer than an instant.
@@ -25,6 +25,9 @@ pub(super) async fn send(
 ) -> Result<String, RequestError> {
     let (exchange, mut answer) = Exchange::new(updates);
     request.extensions_mut().insert(exchange.clone());
+    if let Some(direct) = &connection.direct {
+        return send_directly(connection, direct, (request, meta), &exchange, answer).await;
+    }
     let mut options = PeerRequestOptions::no_options();
     options.meta = meta;
     let lifecycle = &connection.lifecycle;
@@ -55,7 +58,40 @@ pub(super) async fn send(
     result
 }
 
+/// Sends one request without `rmcp`.
+async fn send_directly(
+    connection: &Connection,
+    direct: &DirectRequests,
+    (request, meta): (ClientRequest, Option<RequestMetaObject>),
+    exchange: &Exchange,
+    mut answer: oneshot::Receiver<Result<String, RequestError>>,
+) -> Result<String, RequestError> {
+    let mut guard = DirectGuard { direct, id: Some(direct.send(request, meta)) };
+    let result = tokio::select! {
+        biased;
+        received = &mut answer => received.unwrap_or_else(|_| Err(exchange.lost(connection.end_reason()))),
+        // The answer may have arrived just before the end.
+        end = connection.lifecycle.ended() => answer.try_recv().unwrap_or_else(|_| Err(exchange.lost(end))),
+    };
+    guard.id = None;
+    result
+}
+
 /// Cancels a request whose caller is gone.
+struct DirectGuard<'a> {
+    direct: &'a DirectRequests,
+    id: Option<RequestId>,
+}
+
+impl Drop for DirectGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.direct.cancel(id);
+        }
+    }
+}
+
+/// Cancels a request of `rmcp` whose caller is gone.
 struct CancelGuard {
     handle: Option<RequestHandle<RoleClient>>,
     runtime: Handle,

@@ -13,7 +13,7 @@ use super::{
     exchange::RequestError,
     message::{JsonRpcFailure, Violation},
     notification::read,
-    pending::InFlight,
+    pending::{InFlight, is_direct},
 };
 
 /// Maximum size of the messages that `rmcp` reads, which takes many times their size in memory.
@@ -21,31 +21,43 @@ const MAX_TYPED_BYTES: usize = 512 * 1024;
 /// Maximum size of a list that `rmcp` sees.
 const MAX_SHOWN_LIST_BYTES: usize = 2 * 1024 * 1024;
 
-pub(super) fn answered(
-    (id, request): (i64, InFlight),
-    result: &RawValue,
-    text: &str,
-) -> Result<ServerJsonRpcMessage, Violation> {
-    match request.exchange {
-        Some(exchange) => {
-            exchange.complete(Ok(result.get().to_owned()));
-            Ok(if request.is_shown_list { tool_list(id, result) } else { placeholder(id) })
-        }
-        None => typed(text),
-    }
+/// What became of a message of a server.
+pub(crate) enum Received {
+    /// `rmcp` has to see this.
+    Forward(Box<ServerJsonRpcMessage>),
+    /// It was the answer to a request that `rmcp` does not know.
+    Answer,
+    Other,
 }
 
-pub(super) fn refused((id, request): (i64, InFlight), failure: JsonRpcFailure) -> ServerJsonRpcMessage {
-    match request.exchange {
+pub(super) fn answered((id, request): (i64, InFlight), result: &RawValue, text: &str) -> Result<Received, Violation> {
+    let forwarded = match request.exchange {
+        Some(exchange) => {
+            exchange.complete(Ok(result.get().to_owned()));
+            if is_direct(id) {
+                return Ok(Received::Answer);
+            }
+            if request.is_shown_list { tool_list(id, result) } else { placeholder(id) }
+        }
+        None => typed(text)?,
+    };
+    Ok(Received::Forward(Box::new(forwarded)))
+}
+
+pub(super) fn refused((id, request): (i64, InFlight), failure: JsonRpcFailure) -> Received {
+    Received::Forward(Box::new(match request.exchange {
         Some(exchange) => {
             exchange.complete(Err(RequestError::Refused(failure)));
+            if is_direct(id) {
+                return Received::Answer;
+            }
             placeholder(id)
         }
         None => {
             let error = ErrorData::new(ErrorCode(failure.code), failure.message, failure.data);
             JsonRpcMessage::error(error, Some(RequestId::Number(id)))
         }
-    }
+    }))
 }
 
 /// Makes `rmcp` forget a request whose answer went directly to its caller.

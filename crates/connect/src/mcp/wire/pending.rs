@@ -15,6 +15,14 @@ use super::{
 /// How many cancelled requests without an answer are remembered.
 const MAX_CANCELLED: usize = 1_024;
 
+/// The first id of requests that are sent without `rmcp`, which counts from zero. Some servers read ids as 32 bits.
+pub(crate) const FIRST_DIRECT_ID: i64 = 1 << 30;
+
+/// Whether a request was sent without `rmcp`.
+pub(super) fn is_direct(id: i64) -> bool {
+    id >= FIRST_DIRECT_ID
+}
+
 /// A request in flight.
 pub(super) struct InFlight {
     /// `None`: a request of `rmcp` itself, which reads the answer.
@@ -33,9 +41,16 @@ pub(super) struct PendingRequests {
     /// Progress tokens, with the id of their request.
     tokens: HashMap<i64, i64>,
     cancelled: BTreeSet<i64>,
+    /// The ids of `rmcp`, and those of direct requests.
+    ranges: [IdRange; 2],
+}
+
+/// Ids that are counted up.
+#[derive(Default)]
+struct IdRange {
     /// The highest cancelled id that was forgotten: an answer to this or a lower one may be late.
     forgotten: Option<i64>,
-    /// The highest id that was sent. `rmcp` counts up.
+    /// The highest id that was sent.
     highest: Option<i64>,
 }
 
@@ -44,7 +59,8 @@ impl PendingRequests {
         if let Some(token) = request.token {
             self.tokens.insert(token, id);
         }
-        self.highest = self.highest.max(Some(id));
+        let range = self.range(id);
+        range.highest = range.highest.max(Some(id));
         self.in_flight.insert(id, request);
     }
 
@@ -55,10 +71,11 @@ impl PendingRequests {
         if let Some(request) = self.remove(id) {
             return Ok(Some((id, request)));
         }
-        if self.cancelled.remove(&id) || (id >= 0 && Some(id) <= self.forgotten) {
+        let IdRange { forgotten, highest } = *self.range(id);
+        if self.cancelled.remove(&id) || (id >= 0 && Some(id) <= forgotten) {
             return Ok(None);
         }
-        if id >= 0 && Some(id) <= self.highest { Err(Violation::AnsweredTwice(id)) } else { Err(unknown()) }
+        if id >= 0 && Some(id) <= highest { Err(Violation::AnsweredTwice(id)) } else { Err(unknown()) }
     }
 
     /// Takes the request that an error without an id belongs to; `None` if no request is in flight.
@@ -75,10 +92,17 @@ impl PendingRequests {
     pub(super) fn cancel(&mut self, id: i64) -> Option<InFlight> {
         let request = self.remove(id)?;
         self.cancelled.insert(id);
-        if self.cancelled.len() > MAX_CANCELLED {
-            self.forgotten = self.forgotten.max(self.cancelled.pop_first());
+        if self.cancelled.len() > MAX_CANCELLED
+            && let Some(oldest) = self.cancelled.pop_first()
+        {
+            let range = self.range(oldest);
+            range.forgotten = range.forgotten.max(Some(oldest));
         }
         Some(request)
+    }
+
+    fn range(&mut self, id: i64) -> &mut IdRange {
+        &mut self.ranges[usize::from(is_direct(id))]
     }
 
     /// The request was not sent.

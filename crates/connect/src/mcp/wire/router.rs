@@ -20,7 +20,7 @@ use toolhub_core::InputKind;
 
 use super::{
     exchange::{Exchange, RequestError},
-    forward::{answered, refused, typed},
+    forward::{Received, answered, refused, typed},
     list_changes::{ListChanges, UpdatedResources},
     message::{self, Incoming, JsonRpcFailure, Violation, number},
     notification::{Acknowledged, Cancelled, LogMessage, Progress, ResourceUpdated, clip, read},
@@ -156,7 +156,10 @@ impl Router {
     /// Fails a request with an error of the server. Returns what `rmcp` has to see of it.
     pub(crate) fn refuse(&self, id: i64, failure: JsonRpcFailure) -> Option<ServerJsonRpcMessage> {
         let request = self.lock().pending.remove(id)?;
-        Some(refused((id, request), failure))
+        match refused((id, request), failure) {
+            Received::Forward(message) => Some(*message),
+            Received::Answer | Received::Other => None,
+        }
     }
 
     /// Notifications may have been lost, so that the lists may have changed. Counts at most once a minute.
@@ -189,11 +192,7 @@ impl Router {
     }
 
     /// Handles a message of the server. Returns what `rmcp` has to see of it.
-    pub(crate) fn incoming(
-        self: &Arc<Self>,
-        text: &str,
-        origin: Origin,
-    ) -> Result<Option<ServerJsonRpcMessage>, Violation> {
+    pub(crate) fn incoming(self: &Arc<Self>, text: &str, origin: Origin) -> Result<Received, Violation> {
         let message = message::parse(text).map_err(|violation| match (violation, origin) {
             (Violation::NotJson, Origin::Stream(_) | Origin::Unassociated) => Violation::NotAMessage("it is not JSON"),
             (violation, _) => violation,
@@ -204,7 +203,7 @@ impl Router {
             }
             Incoming::Answer { id, result } => {
                 let request = self.lock().pending.take_answered(&id)?;
-                request.map(|request| answered(request, result, text)).transpose()
+                request.map_or(Ok(Received::Other), |request| answered(request, result, text))
             }
             Incoming::Failure { id, failure } => {
                 let request = match (id, origin) {
@@ -212,10 +211,15 @@ impl Router {
                     (None, Origin::Stream(id)) => self.lock().pending.remove(id).map(|request| (id, request)),
                     (None, _) => self.lock().pending.take_only()?,
                 };
-                Ok(request.map(|request| refused(request, failure)))
+                Ok(request.map_or(Received::Other, |request| refused(request, failure)))
             }
-            Incoming::Request { id, method, params } => self.asked(id, &method, params, origin).map(|()| None),
-            Incoming::Notification { method, params } => self.notified(&method, params, text, origin),
+            Incoming::Request { id, method, params } => {
+                self.asked(id, &method, params, origin).map(|()| Received::Other)
+            }
+            Incoming::Notification { method, params } => {
+                let forwarded = self.notified(&method, params, text, origin)?;
+                Ok(forwarded.map_or(Received::Other, |message| Received::Forward(Box::new(message))))
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use toolhub_core::offload;
 
 use super::{
     exchange::{RequestError, Unsent},
+    forward::Received,
     lifecycle::{End, EndCause, Lifecycle},
     message::Violation,
     outbox::{Outbox, Writer},
@@ -41,9 +42,15 @@ pub(crate) struct StdioSettings {
     pub(crate) logs: Arc<LogRing>,
 }
 
-pub(crate) struct StdioTransport {
+/// Sends messages to a program.
+#[derive(Clone)]
+pub(crate) struct StdioSender {
     router: Arc<Router>,
     outbox: Outbox,
+}
+
+pub(crate) struct StdioTransport {
+    sender: StdioSender,
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
     lifecycle: Arc<Lifecycle>,
 }
@@ -51,6 +58,7 @@ pub(crate) struct StdioTransport {
 /// What a started program is reached by.
 pub(crate) struct StdioConnection {
     pub(crate) transport: StdioTransport,
+    pub(crate) sender: StdioSender,
     pub(crate) router: Arc<Router>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     pub(crate) secrets: Arc<ProgramSecrets>,
@@ -81,8 +89,9 @@ pub(crate) fn start(command: &Command, settings: StdioSettings) -> Result<StdioC
     tokio::spawn(write(writer, lifecycle.clone()));
     let reader = Reader { process, command, router: router.clone(), inbox: sender, pace: NotificationPace::new() };
     tokio::spawn(reader.run(lifecycle.clone()));
-    let transport = StdioTransport { router: router.clone(), outbox, inbox, lifecycle: lifecycle.clone() };
-    Ok(StdioConnection { transport, router, lifecycle, secrets })
+    let messages = StdioSender { router: router.clone(), outbox };
+    let transport = StdioTransport { sender: messages.clone(), inbox, lifecycle: lifecycle.clone() };
+    Ok(StdioConnection { transport, sender: messages, router, lifecycle, secrets })
 }
 
 impl Transport<RoleClient> for StdioTransport {
@@ -93,7 +102,7 @@ impl Transport<RoleClient> for StdioTransport {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), NotQueued>> + Send + 'static {
-        std::future::ready(self.queue(&item))
+        std::future::ready(self.sender.queue(&item))
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
@@ -106,8 +115,9 @@ impl Transport<RoleClient> for StdioTransport {
     }
 }
 
-impl StdioTransport {
-    fn queue(&self, item: &TxJsonRpcMessage<RoleClient>) -> Result<(), NotQueued> {
+impl StdioSender {
+    /// Queues a message. A request that cannot be queued fails at once.
+    pub(crate) fn queue(&self, item: &TxJsonRpcMessage<RoleClient>) -> Result<(), NotQueued> {
         let request = self.router.outgoing(item);
         let text = serde_json::to_string(item).map_err(|_| NotQueued);
         match (item, request, text) {
@@ -199,11 +209,11 @@ impl Reader {
             let text = str::from_utf8(&line).map_err(|_| Violation::NotJson)?;
             router.incoming(text, Origin::Pipe)
         });
-        if let Some(message) = handled.await.map_err(EndCause::Violation)? {
+        match handled.await.map_err(EndCause::Violation)? {
             // Fails if `rmcp` has stopped, so nothing waits for the message.
-            self.inbox.send(message).await.map_err(|_| EndCause::Closed)?;
-        } else {
-            self.pace.count().await;
+            Received::Forward(message) => self.inbox.send(*message).await.map_err(|_| EndCause::Closed)?,
+            Received::Answer => {}
+            Received::Other => self.pace.count().await,
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Lists, calls, their updates and their cancellation.
 
 use super::*;
-use crate::mcp::wire::JsonRpcFailure;
+use crate::mcp::wire::{FIRST_DIRECT_ID, JsonRpcFailure};
 
 /// The updates of a call that has ended.
 async fn drain(mut receiver: UpdateReceiver) -> Vec<Update> {
@@ -113,7 +113,7 @@ async fn a_dropped_call_is_cancelled_with_its_id_and_a_late_answer_does_no_harm(
     connection.list_page(ListKind::Tools, None).await.unwrap();
     {
         let mut hanging = std::pin::pin!(connection.call(call("hang", json!({}), updates(AcceptedInput::default()).0)));
-        // `initialize` is 0, the list 1, so this call is 2.
+        // The list was the first request, so this call is the second.
         tokio::select! {
             biased;
             _ = &mut hanging => panic!("the call hangs"),
@@ -121,7 +121,7 @@ async fn a_dropped_call_is_cancelled_with_its_id_and_a_late_answer_does_no_harm(
         }
     }
     wait_for("the cancellation", || (connection.in_flight() == 0).then_some(())).await;
-    assert_eq!(report(&connection).await["cancelled"], json!([2]));
+    assert_eq!(report(&connection).await["cancelled"], json!([FIRST_DIRECT_ID + 1]));
     assert_eq!(text(&connection, "late", json!({})).await, "in time");
     connection.probe().await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! How connections end, and what the requests in flight get.
 
 use super::*;
+use crate::mcp::wire::FIRST_DIRECT_ID;
 use crate::mcp::wire::{End, EndCause, Unsent};
 
 /// Calls `name` while two other calls hang. All three must end at once, with the same reason.
@@ -28,11 +29,13 @@ fn check(end: &End, expected: &str) {
 
 #[tokio::test]
 async fn a_violation_ends_the_connection_and_every_call_at_once() {
+    // After two calls.
+    let twice = format!("answered request {} twice", FIRST_DIRECT_ID + 2);
     let cases = [
         ("junk", "not JSON"),
         ("bytes", "not JSON"),
         ("both", "both a result and an error"),
-        ("twice", "answered request 3 twice"),
+        ("twice", twice.as_str()),
         ("wrong_id", "answered request 4711, which was never sent"),
         ("fail_without_id", "an error without an id"),
     ];

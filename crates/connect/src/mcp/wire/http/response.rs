@@ -19,6 +19,7 @@ use super::{
 use crate::{
     mcp::wire::{
         exchange::{Exchange, HttpFailure, RefusedResponse, RequestError, Unsent},
+        forward::Received,
         lifecycle::{End, EndCause},
         message::{self, Incoming, JsonRpcFailure, Violation, number},
         router::Origin,
@@ -99,8 +100,10 @@ impl HttpClient {
                     router.incoming(text, origin)
                 });
                 match handled.await {
-                    Ok(Some(answer)) => Ok(StreamableHttpPostResponse::Json(answer, session_id)),
-                    Ok(None) => Err(self.violated(request.id, Violation::NotAMessage("the response is not an answer"))),
+                    Ok(Received::Forward(answer)) => Ok(StreamableHttpPostResponse::Json(*answer, session_id)),
+                    Ok(Received::Answer | Received::Other) => {
+                        Err(self.violated(request.id, Violation::NotAMessage("the response is not an answer")))
+                    }
                     Err(violation) => Err(self.violated(request.id, violation)),
                 }
             }

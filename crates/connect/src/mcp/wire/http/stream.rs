@@ -16,7 +16,9 @@ use toolhub_net::{SseDecoder, SseEvent};
 
 use super::client::{HttpClient, HttpFailed};
 use crate::{
-    mcp::wire::{exchange::RequestError, message::Violation, pace::NotificationPace, router::Origin},
+    mcp::wire::{
+        exchange::RequestError, forward::Received, message::Violation, pace::NotificationPace, router::Origin,
+    },
     rest::OpenResponse,
 };
 
@@ -115,8 +117,8 @@ impl EventReader {
             let (router, origin) = (self.client.router().clone(), self.origin);
             let handled = offload::run(event.data.len(), move || router.incoming(&event.data, origin)).await;
             match handled {
-                Ok(Some(message)) => self.pass_on(&message),
-                Ok(None) => self.pace.count().await,
+                Ok(Received::Forward(message)) => self.pass_on(&message),
+                Ok(Received::Answer | Received::Other) => self.pace.count().await,
                 Err(violation) => self.violated(violation),
             }
         }
