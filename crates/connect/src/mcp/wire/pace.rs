@@ -10,8 +10,8 @@ use tokio::time::Instant;
 /// Notifications per second in the long run, and how many may come at once.
 const PER_SECOND: u32 = 10_000;
 const BURST: u32 = 10_000;
-/// The shortest pause, so that a server is read in batches.
-const MIN_PAUSE: Duration = Duration::from_millis(10);
+/// The shortest pause, so that a server is read in batches. What is read at once delays the calls of other servers.
+const MIN_PAUSE: Duration = Duration::from_millis(2);
 
 /// Counts the notifications of one connection or stream.
 pub(super) struct NotificationPace {

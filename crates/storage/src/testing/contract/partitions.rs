@@ -24,6 +24,7 @@ fn partition_kinds() -> Vec<PartitionKind> {
         PartitionKind::Keys,
         PartitionKind::Audit,
         PartitionKind::Tools,
+        PartitionKind::McpSessions,
     ]
 }
 
