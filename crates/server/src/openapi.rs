@@ -149,9 +149,8 @@ fn describe_operation(
         names.sort_unstable();
         names.dedup();
         let description = format!("`{}`", names.join("`, `"));
-        responses.entry(status.to_string()).or_insert_with(
-            || json!({"description": description, "content": {"application/problem+json": {"schema": problem}}}),
-        );
+        let response = responses.entry(status.to_string()).or_insert_with(|| json!({"description": description}));
+        response["content"]["application/problem+json"] = json!({"schema": problem});
     }
     if route.key_page.is_some()
         && let Some(content) = responses.get_mut("401").and_then(|response| response["content"].as_object_mut())

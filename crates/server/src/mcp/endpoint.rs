@@ -95,9 +95,12 @@ impl McpEndpoint {
     /// Answers a GET or DELETE, which are about a session.
     async fn session_request(&self, parts: &Parts, request: McpRequest) -> Result<Response, Rejection> {
         let Some(id) = parts.headers.get(SESSION_HEADER) else {
-            let detail = format!("{} needs the header `Mcp-Session-Id`", parts.method);
-            let problem = Problem::new(Code::METHOD_NOT_ALLOWED, detail);
-            return Err(problem.hint("protocol version 2026-07-28 has POST only").into());
+            let version = parts.headers.get(VERSION_HEADER).map_or(&[][..], HeaderValue::as_bytes);
+            if version < ProtocolVersion::V_2026_07_28.as_str().as_bytes() {
+                return Err(Refusal::no_session().into());
+            }
+            let detail = format!("protocol version 2026-07-28 has no {}", parts.method);
+            return Err(Problem::new(Code::METHOD_NOT_ALLOWED, detail).hint("use POST").into());
         };
         if parts.method == Method::GET {
             check_scope(&request.principal, Some(Scope::ToolsRead))?;

@@ -204,12 +204,12 @@ impl Sessions {
     fn sweep(&self) {
         let now = Instant::now();
         self.lock().retain(|id, session| match session.lock().sweep(now, self.limits.idle) {
-            Use::InUse => {
+            Usage::Busy => {
                 self.stored.touch(id, SystemClock.now());
                 true
             }
-            Use::Recent => true,
-            Use::Unused => false,
+            Usage::Recent => true,
+            Usage::Unused => false,
         });
     }
 
@@ -357,20 +357,20 @@ impl Activity {
     }
 
     /// Forgets answers that are too old.
-    fn sweep(&mut self, now: Instant, idle_time: Duration) -> Use {
+    fn sweep(&mut self, now: Instant, idle_time: Duration) -> Usage {
         let is_old = |ended: Instant| now.duration_since(ended) >= RESUME_TIME;
         self.streams.retain(|_, log| !log.ended_at().is_some_and(is_old));
         if !self.in_flight.is_empty() || self.open_streams > 0 {
-            return Use::InUse;
+            return Usage::Busy;
         }
-        if now.duration_since(self.last_use) >= idle_time { Use::Unused } else { Use::Recent }
+        if now.duration_since(self.last_use) >= idle_time { Usage::Unused } else { Usage::Recent }
     }
 }
 
 /// Whether a session is used.
-enum Use {
+enum Usage {
     /// It has a request in flight, or an open stream.
-    InUse,
+    Busy,
     Recent,
     Unused,
 }
