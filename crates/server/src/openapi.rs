@@ -149,7 +149,11 @@ fn describe_operation(
         names.sort_unstable();
         names.dedup();
         let description = format!("`{}`", names.join("`, `"));
-        let response = responses.entry(status.to_string()).or_insert_with(|| json!({"description": description}));
+        let response = responses.entry(status.to_string()).or_insert_with(|| json!({}));
+        response["description"] = match response["description"].as_str() {
+            Some(other) => format!("{other}; or {description}").into(),
+            None => description.into(),
+        };
         response["content"]["application/problem+json"] = json!({"schema": problem});
     }
     if route.key_page.is_some()

@@ -56,11 +56,11 @@ pub(super) fn routes() -> Vec<Route> {
                     .response(404, "application/json", "A JSON-RPC error: the method is unknown"),
                 route(Method::GET, path, "Receive the messages of a session (protocol versions before 2026-07-28)")
                     .response(200, events, "The messages of the session, or of the stream that is resumed")
-                    .response(400, "application/json", "A JSON-RPC error: the header `Mcp-Session-Id` is missing")
+                    .response(400, "application/json", "A JSON-RPC error: the header Mcp-Session-Id is missing")
                     .problems(&[Code::METHOD_NOT_ALLOWED]),
                 route(Method::DELETE, path, "End a session (protocol versions before 2026-07-28)")
                     .empty_response(204, "The session has ended")
-                    .response(400, "application/json", "A JSON-RPC error: the header `Mcp-Session-Id` is missing")
+                    .response(400, "application/json", "A JSON-RPC error: the header Mcp-Session-Id is missing")
                     .problems(&[Code::METHOD_NOT_ALLOWED]),
             ]
         })

@@ -13,8 +13,10 @@ async fn every_code_the_api_may_answer_has_a_page() {
     let problems = texts.flat_map(|operation| operation["responses"].as_object().unwrap().values().cloned());
     let problems = problems.filter(|answer| answer["content"].get("application/problem+json").is_some());
     let mut codes: Vec<String> = problems
-        .flat_map(|answer| answer["description"].as_str().unwrap().split(", ").map(str::to_owned).collect::<Vec<_>>())
-        .map(|code| code.trim_matches('`').to_owned())
+        .flat_map(|answer| {
+            let parts = answer["description"].as_str().unwrap().split('`').map(str::to_owned);
+            parts.skip(1).step_by(2).collect::<Vec<_>>()
+        })
         .collect();
     codes.sort_unstable();
     codes.dedup();
