@@ -113,7 +113,7 @@ impl ToolBuilder {
     }
 
     /// A JSON Schema of the output. Clients are told that outputs fit it; one that does not is still returned, see
-    /// [`Tool::fits`].
+    /// [`Tool::fits`](crate::Tool::fits).
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.output_schema = Some(OutputSchema::Unchecked(schema));
         self
