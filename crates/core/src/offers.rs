@@ -119,7 +119,7 @@ impl Offers {
         self.for_thread(tenant, thread).into_iter().rfind(|bound| bound.toolset == *toolset)
     }
 
-    /// Whether nobody waits for changes.
+    /// Whether it has no watchers.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().by_thread.is_empty() && self.shared.held().is_empty()
     }

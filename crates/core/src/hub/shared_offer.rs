@@ -41,7 +41,7 @@ impl ToolHub {
         view.hand_out(self.find_usable_shared(view), || self.engine.offers.shared.next_revision())
     }
 
-    /// Announces changes of all views that somebody watches; returns when to check again even if nothing changes until then.
+    /// Announces changes of all watched views; returns when to check again even if nothing changes until then.
     pub(super) fn announce_shared_offers(&self) -> Option<Instant> {
         let shared = &self.engine.offers.shared;
         let (now, delay) = (self.engine.services.clock.instant(), self.engine.statuses.settings().rebind_delay);

@@ -112,7 +112,7 @@ impl SharedViews {
         view
     }
 
-    /// The views whose changes somebody waits for.
+    /// The watched views.
     pub(crate) fn held(&self) -> Vec<Arc<SharedView>> {
         self.lock().values().filter(|view| view.has_holders()).cloned().collect()
     }
@@ -210,7 +210,7 @@ impl SharedView {
         state.candidates.clone()
     }
 
-    /// The list of these tools, for somebody who asked for it.
+    /// The list of these tools, for a caller that asked for it.
     pub(crate) fn hand_out(&self, usable: Vec<Arc<Tool>>, next_revision: impl FnOnce() -> u64) -> SharedOffer {
         let mut state = self.lock();
         let list = state.update(usable, next_revision);

@@ -32,7 +32,7 @@ impl ResourceWatches {
         Some(watches.entry(key.clone()).or_insert_with(|| watch::Sender::new(0)).subscribe())
     }
 
-    /// Forgets a resource that nobody watches any more.
+    /// Removes a resource without watchers.
     pub(crate) fn prune(&self, key: &ResourceKey) {
         let mut watches = self.lock();
         if watches.get(key).is_some_and(|sender| sender.receiver_count() == 0) {

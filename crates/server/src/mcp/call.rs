@@ -12,11 +12,7 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::Value;
-use tokio::task::JoinHandle;
-use toolhub_core::{
-    CallHandle, CallRequest, CancellationToken, Outcome, Tool, ToolFilter, ToolHub, TraceContext, ids::ThreadId,
-    suggest,
-};
+use toolhub_core::{CallHandle, CallRequest, Outcome, Tool, ToolFilter, ToolHub, TraceContext, ids::ThreadId, suggest};
 
 use super::{
     input::{ClientInput, accepted_kinds, to_result},
@@ -69,21 +65,18 @@ impl Calls {
         let call = self.build(&caller, Value::Object(arguments), thread, &context)?;
         let accepted = accepted_kinds(context.client_capabilities().as_ref());
         let mut notifier = notifier(&request, &context);
-        // Not the token of the request: it is cancelled when the request is answered, and the call may go on.
-        let cancel = CancellationToken::new();
-        let is_keyed = context.meta.contains_key(IDEMPOTENCY_META);
-        let call = if is_keyed { call } else { call.cancel_on(&cancel) };
         if is_modern(&context) && !accepted.is_empty() {
+            // Not cancelled with the request, which ends when the call asks its caller.
             return self.drive(InteractiveCall::start(call, accepted), &caller, &context).await;
         }
-        let cancel_with_request = (!is_keyed).then(|| CancelLink::new(&context.ct, &cancel));
+        let is_keyed = context.meta.contains_key(IDEMPOTENCY_META);
+        let call = if is_keyed { call } else { call.cancel_on(&context.ct) };
         let outcome = if accepted.is_empty() && notifier.is_silent() {
             call.await
         } else {
             let input = ClientInput { client: context.peer.clone(), accepted };
             follow(call.input(Arc::new(input)).start(), &mut notifier).await
         };
-        drop(cancel_with_request);
         caller.result(&outcome)
     }
 
@@ -187,25 +180,6 @@ impl CallerOfCall<'_> {
 
     fn result(&self, outcome: &Outcome) -> Result<CallToolResponse, ErrorData> {
         result::of(outcome, self.tool, self.request, self.is_minted)
-    }
-}
-
-/// Cancels a call when its request is cancelled, until it is dropped.
-struct CancelLink(JoinHandle<()>);
-
-impl CancelLink {
-    fn new(request: &CancellationToken, call: &CancellationToken) -> Self {
-        let (request, call) = (request.clone(), call.clone());
-        Self(tokio::spawn(async move {
-            request.cancelled().await;
-            call.cancel();
-        }))
-    }
-}
-
-impl Drop for CancelLink {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

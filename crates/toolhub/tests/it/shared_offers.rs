@@ -100,7 +100,7 @@ async fn additions_are_heard_at_once_and_removals_if_they_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_who_read_the_list_while_a_tool_was_away_hears_of_its_return() {
+async fn a_client_that_listed_while_a_tool_was_withheld_is_notified_of_its_return() {
     let hub = hub([plain("a"), plain("b")]).await;
     let all = Toolset::all();
     let mut watch = hub.watch_shared_offer(&all);
