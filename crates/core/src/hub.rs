@@ -47,8 +47,8 @@ pub use offer::{Offer, OfferOptions};
 pub use request::{CallHandle, CallRequest};
 pub use snapshot::SnapshotRestore;
 pub use sources::{
-    DefinitionApproval, DefinitionApprovalError, DefinitionChange, DuplicateSource, SourceConnection, SourceHandle,
-    SourceInfo, SourceStatus, SourceTool, SourceToolState, ToolSource,
+    DefinitionApproval, DefinitionApprovalError, DefinitionChange, DefinitionDifference, DuplicateSource,
+    SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState, ToolSource,
 };
 pub use status::{StatusScope, ToolStatusInfo};
 pub use thread_context::{InstanceGuard, ThreadContext, Threads};

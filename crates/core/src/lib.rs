@@ -56,10 +56,10 @@ pub use handler::{
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
     BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionApproval,
-    DefinitionApprovalError, DefinitionChange, DependencyStatus, DuplicateSource, Explanation, HubBuilder, HubChange,
-    InstanceGuard, Offer, OfferOptions, RateQuota, ResourceSubscription, SnapshotRestore, SourceConnection,
-    SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState, StatusDetails, StatusScope, SubscribeError,
-    ThreadContext, ThreadError, Threads, ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
+    DefinitionApprovalError, DefinitionChange, DefinitionDifference, DependencyStatus, DuplicateSource, Explanation,
+    HubBuilder, HubChange, InstanceGuard, Offer, OfferOptions, RateQuota, ResourceSubscription, SnapshotRestore,
+    SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState, StatusDetails, StatusScope,
+    SubscribeError, ThreadContext, ThreadError, Threads, ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
 pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};

@@ -25,6 +25,20 @@ pub fn needs_escape(c: char) -> bool {
     is_hidden(c) || matches!(c, '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{2028}' | '\u{2029}')
 }
 
+/// The text on one line, with an escape such as `\u{202e}` for each character that people do not see as itself.
+#[must_use]
+pub fn escape_hidden(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => shown.push_str("\\n"),
+            c if needs_escape(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// The text without hidden characters.
 #[must_use]
 pub fn strip_hidden(text: &str) -> String {
@@ -47,5 +61,10 @@ mod tests {
         ] {
             assert_eq!(strip_hidden(text), visible);
         }
+    }
+
+    #[test]
+    fn hidden_characters_show_as_escapes() {
+        assert_eq!(escape_hidden("a\nb\t\x1b[31m\u{202e}\u{e0041} ü"), r"a\nb\u{9}\u{1b}[31m\u{202e}\u{e0041} ü");
     }
 }

@@ -1,6 +1,7 @@
 //! `mcp`: adds, lists, inspects, restarts and removes MCP servers, and approves changed definitions of their tools.
 
 mod add;
+mod definition_diff;
 mod import;
 mod remove;
 mod view;
@@ -74,6 +75,9 @@ pub(crate) struct Approve {
 
 /// How long to wait for the connection of a server that was restarted.
 const RESTART_WAIT: Duration = Duration::from_secs(3);
+
+/// How many lines fit on any screen.
+const SCREEN_LINES: usize = 20;
 
 pub(crate) async fn run(session: &Session, command: McpCommand) -> Result<Exit, Failure> {
     let printer = &session.printer;
@@ -152,7 +156,7 @@ async fn diff(session: &Session, name: &str) -> Result<Exit, Failure> {
         printer.note("nothing waits for approval");
         return Ok(Exit::Success);
     }
-    printer.print(&view::render_changes(&changes));
+    printer.print(&definition_diff::render_changes(&changes, printer));
     printer.note(&format!("toolhub mcp approve {name} [TOOL…]{}", session.target_flags()));
     Ok(Exit::Success)
 }
@@ -163,11 +167,11 @@ async fn approve(session: &Session, args: &Approve) -> Result<Exit, Failure> {
     let changes = send(session, Request::get(["mcp-servers", name, "changes"]), "approve", name).await?.items()?;
     let is_meant = |change: &&Value| tools.is_empty() || tools.iter().any(|tool| change["name"] == **tool);
     let changes: Vec<Value> = changes.iter().filter(is_meant).cloned().collect();
-    let shown =
+    let waiting =
         changes.iter().filter_map(|change| Some((change["name"].as_str()?.to_owned(), change["digest"].clone())));
     // A tool that does not wait has no digest: the server refuses it, whatever happens meanwhile.
     let mut digests: Map<String, Value> = tools.iter().map(|tool| (tool.clone(), "".into())).collect();
-    digests.extend(shown);
+    digests.extend(waiting);
     if digests.is_empty() {
         match printer.json {
             true => printer.print_json(&json!({"approved": []}).to_string()),
@@ -176,10 +180,11 @@ async fn approve(session: &Session, args: &Approve) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     let all_wait = digests.len() == changes.len();
+    let shown = definition_diff::render_changes(&changes, printer);
     if !printer.json && all_wait {
-        printer.print(&view::render_changes(&changes));
+        printer.print(&shown);
     }
-    if !yes && all_wait && !confirm_approval(session, args, changes.len()).await? {
+    if !yes && all_wait && !confirm_approval(session, args, changes.len(), shown.lines().count()).await? {
         printer.note("nothing was approved");
         return Ok(Exit::Success);
     }
@@ -195,8 +200,8 @@ async fn approve(session: &Session, args: &Approve) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Asks whether the definitions that were shown are approved.
-async fn confirm_approval(session: &Session, args: &Approve, count: usize) -> Result<bool, Failure> {
+/// Asks whether the definitions that were shown are approved. What was shown may have left the screen, so its length is said.
+async fn confirm_approval(session: &Session, args: &Approve, count: usize, lines: usize) -> Result<bool, Failure> {
     let command: Vec<&str> =
         ["toolhub mcp approve", &args.name].into_iter().chain(args.tools.iter().map(String::as_str)).collect();
     let refusal = Failure::usage(format!("approving tools of `{}` needs a confirmation", args.name)).help(format!(
@@ -208,8 +213,9 @@ async fn confirm_approval(session: &Session, args: &Approve, count: usize) -> Re
         // Nothing was shown.
         return Err(refusal);
     }
-    let question =
-        if count == 1 { "approve this definition?".to_owned() } else { format!("approve these {count} definitions?") };
+    let definitions = if count == 1 { "this definition".to_owned() } else { format!("these {count} definitions") };
+    let length = if lines > SCREEN_LINES { format!(", shown above in {lines} lines") } else { String::new() };
+    let question = format!("approve {definitions}{length}?");
     confirm(session, &question, refusal).await
 }
 

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use handle::SourceHandle;
 pub use info::{
-    DefinitionApproval, DefinitionApprovalError, DefinitionChange, SourceConnection, SourceInfo, SourceStatus,
-    SourceTool, SourceToolState,
+    DefinitionApproval, DefinitionApprovalError, DefinitionChange, DefinitionDifference, SourceConnection, SourceInfo,
+    SourceStatus, SourceTool, SourceToolState,
 };
 
 use super::{ChangeSummary, ToolHub};

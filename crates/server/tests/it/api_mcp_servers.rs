@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use toolhub_core::{
-    BoxFuture, DefinitionChange, SourceConnection, SourceHandle, SourceTool, SourceToolState, StoreRole, ToolHub,
+    BoxFuture, DefinitionChange, DefinitionDifference, SourceConnection, SourceHandle, SourceTool, SourceToolState,
+    StoreRole, ToolHub,
     clock::Timestamp,
     testing::{TestSource, TestSourceControl, scripted},
 };
@@ -47,7 +48,11 @@ async fn add_fs(fixture: &ApiFixture) -> (TestSourceControl, SourceHandle) {
         DefinitionChange {
             name: "write".into(),
             is_new: false,
-            differences: vec!["description: `a` → `b`".into()],
+            differences: vec![DefinitionDifference {
+                path: "description".into(),
+                before: Some("a".into()),
+                after: Some("b".into()),
+            }],
             digest: "d1".into(),
         },
         DefinitionChange { name: "link".into(), is_new: true, differences: Vec::new(), digest: "d2".into() },
@@ -134,7 +139,8 @@ async fn changed_definitions_are_shown_and_approved_by_name_or_all() {
     let (control, _) = add_fs(&fixture).await;
     let changes = async || fixture.get("/api/v1/mcp-servers/fs/changes").await.expect_status(200)["items"].clone();
     let link = json!({"name": "link", "isNew": true, "differences": [], "digest": "d2"});
-    let write = json!({"name": "write", "isNew": false, "differences": ["description: `a` → `b`"], "digest": "d1"});
+    let difference = json!({"path": "description", "before": "a", "after": "b"});
+    let write = json!({"name": "write", "isNew": false, "differences": [difference], "digest": "d1"});
     assert_eq!(changes().await, json!([link, write]));
     let path = "/api/v1/mcp-servers/fs/approve";
     let unknown = fixture.post(path, json!({"tools": ["wrte"]})).await.expect_problem(404, "tool_not_found");
@@ -166,7 +172,8 @@ async fn operating_tools_needs_tools_write_and_approving_needs_admin() {
         ("GET", "/api/v1/mcp-servers", None, [200, 403, 403, 200]),
         ("GET", "/api/v1/mcp-servers/fs", None, [200, 403, 403, 200]),
         ("GET", "/api/v1/mcp-servers/fs/changes", None, [200, 403, 403, 200]),
-        ("GET", "/api/v1/mcp-servers/fs/logs", None, [403, 403, 200, 200]),
+        // It has the lines of all tenants.
+        ("GET", "/api/v1/mcp-servers/fs/logs", None, [403, 403, 403, 200]),
         ("POST", "/api/v1/mcp-servers/fs/restart", None, [403, 403, 202, 202]),
         ("POST", "/api/v1/mcp-servers/fs/approve", None, [403, 403, 403, 200]),
         ("PUT", "/api/v1/tools/add/status", Some(status), [403, 403, 200, 200]),

@@ -110,18 +110,6 @@ pub(super) fn render_connection(server: &Value, printer: &Printer) -> String {
     format!("{name}  {style}{connection}{style:#}{error}")
 }
 
-/// Tools that wait for approval: their names, and how they differ from what was approved.
-pub(super) fn render_changes(changes: &[Value]) -> String {
-    let mut lines = Vec::new();
-    for change in changes {
-        let kind = if change["isNew"] == true { "new" } else { "changed" };
-        lines.push(format!("{}  {kind}", strip_hidden(&pointer_text(change, "/name"))));
-        let differences = change["differences"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        lines.extend(differences.map(|line| format!("  {}", strip_hidden(line))));
-    }
-    lines.join("\n")
-}
-
 /// A camelCase name as words.
 fn words(name: &str) -> String {
     name.chars().fold(String::new(), |text, c| match c.is_ascii_uppercase() {

@@ -143,12 +143,27 @@ pub enum SourceToolState {
 pub struct DefinitionChange {
     /// The name at the source.
     pub name: String,
-    /// Whether a definition of this name was approved before.
+    /// Whether no definition of this name was approved before.
     pub is_new: bool,
-    /// How it differs from the approved definition, one line each.
-    pub differences: Vec<String>,
+    /// How it differs from the approved definition, completely.
+    pub differences: Vec<DefinitionDifference>,
     /// The digest of the definition. An approval that names it approves no other.
     pub digest: String,
+}
+
+/// A value that is different in two definitions. Values are whole and as the source sent them: what shows them to people must escape
+/// hidden characters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DefinitionDifference {
+    /// Where it is, such as `inputSchema.properties.path.type`, without hidden characters.
+    pub path: String,
+    /// The value in the approved definition; missing if it is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    /// The value in the definition that waits; missing if it was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
 }
 
 /// The approval of a definition.
