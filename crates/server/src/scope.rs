@@ -17,7 +17,7 @@ pub enum Scope {
     /// Call tools, and cancel calls.
     #[serde(rename = "tools:call")]
     ToolsCall,
-    /// Operate tools: set, reset, enable and disable their shared status, restart MCP servers and read their logs.
+    /// Operate tools: set, reset, enable and disable their shared status, and restart MCP servers.
     #[serde(rename = "tools:write")]
     ToolsWrite,
     /// Decide approvals, and revoke grants.

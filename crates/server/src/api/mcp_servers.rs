@@ -45,8 +45,9 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("Close the connections of an MCP server, and connect again at once")
             .json_response::<ServerSummary>(202, "The server as it was when the request was accepted")
             .problems(&[Code::MCP_SERVER_NOT_FOUND, Code::CONFLICT]),
-        Route::new(Method::GET, "/api/v1/mcp-servers/{name}/logs", write, "mcp servers", logs)
-            .summary("The last log lines of an MCP server")
+        // What a server writes for one tenant must not be read by another, so the log is for administrators.
+        Route::new(Method::GET, "/api/v1/mcp-servers/{name}/logs", Access::Needs(Scope::Admin), "mcp servers", logs)
+            .summary("The last log lines of an MCP server, of the connections of all tenants")
             .json_response::<LogLines>(200, "The lines, oldest first")
             .problems(unknown),
         Route::new(Method::GET, "/api/v1/mcp-servers/{name}/changes", read, "mcp servers", changes)
