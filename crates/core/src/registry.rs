@@ -171,6 +171,13 @@ impl Registry {
         is_new
     }
 
+    /// Replaces the names that a source may add; its tools stay.
+    pub(crate) fn rename_source_tools(&self, source: &SmolStr, names: Vec<Glob>) {
+        if let Some(declared) = self.lock_settings().sources.get_mut(source) {
+            *declared = names;
+        }
+    }
+
     /// Removes a source with its tools.
     pub(crate) fn remove_source(&self, source: &SmolStr) -> (Arc<Tools>, Arc<Tools>) {
         let mut settings = self.lock_settings();

@@ -200,7 +200,8 @@ async fn approve(session: &Session, args: &Approve) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Asks whether the definitions that were shown are approved. What was shown may have left the screen, so its length is said.
+/// Asks whether the definitions that were shown are approved. What was shown may have left the screen, so the question names its
+/// length.
 async fn confirm_approval(session: &Session, args: &Approve, count: usize, lines: usize) -> Result<bool, Failure> {
     let command: Vec<&str> =
         ["toolhub mcp approve", &args.name].into_iter().chain(args.tools.iter().map(String::as_str)).collect();

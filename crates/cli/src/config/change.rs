@@ -70,7 +70,12 @@ impl Config {
             ("toolsets", self.agents.toolsets != old.agents.toolsets),
         ];
         let servers: BTreeSet<&String> = self.mcp_servers.keys().chain(old.mcp_servers.keys()).collect();
-        let servers = servers.into_iter().filter(|name| self.mcp_servers.get(*name) != old.mcp_servers.get(*name));
+        // The tools of [tools] that name a server are no part of its section.
+        let is_same = |name: &String| match (self.mcp_servers.get(name), old.mcp_servers.get(name)) {
+            (Some(new), Some(old)) => new.is_same_server(old),
+            _ => false,
+        };
+        let servers = servers.into_iter().filter(|name| !is_same(name));
         let servers = servers.map(|name| Path::of(["mcp_servers", name]).to_string());
         let sections = sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name.to_owned());
         servers.chain(sections).collect()

@@ -18,6 +18,7 @@ use super::{
     executor::McpExecutor,
     pins::{PendingDefinition, ServerMemory},
     readers,
+    server::SingleTools,
     source::McpSource,
     target::Target,
 };
@@ -55,6 +56,21 @@ pub(super) async fn approve(
         register_catalog(source, handle, &hub, catalog).await.map_err(CallError::from)?;
     }
     Ok(names)
+}
+
+/// Registers the last list with changed tools that have names of their own, without those that `old` had and that are gone.
+pub(super) async fn apply_single_tools(
+    source: &McpSource,
+    handle: &SourceHandle,
+    old: &SingleTools,
+) -> Result<(), StoreError> {
+    let mut registered = source.registering.lock().await;
+    let (Some(hub), Some(catalog)) = (handle.hub(), &mut registered.0) else { return Ok(()) };
+    let new = source.single_tools();
+    catalog
+        .tools
+        .retain(|tool| !old.is_tool(&tool.name, &tool.original_name) || new.is_tool(&tool.name, &tool.original_name));
+    register_catalog(source, handle, &hub, catalog).await
 }
 
 async fn register_catalog(
@@ -135,9 +151,10 @@ async fn find_pending(
         }
         return Ok(Vec::new());
     };
+    let single = source.single_tools();
     // The owner has asked for these by name, and sees them for the first time.
     let is_asked_for = |tool: &PendingDefinition| {
-        tool.approved.is_none() && source.server.named_tools.values().any(|named| named.tool == tool.name)
+        tool.approved.is_none() && single.settings.values().any(|named| named.tool == tool.name)
     };
     let (asked_for, pending): (Vec<_>, Vec<_>) = compare(&pins, catalog).into_iter().partition(is_asked_for);
     let asked_for = asked_for.into_iter().map(|tool| (tool.name, tool.current)).collect();
@@ -176,7 +193,8 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
         Some(group) => builder.instance_group(group),
         None => builder,
     };
-    let named = server.named_tools.get(tool.name.as_str()).map(|named| &named.refine);
+    let single = source.single_tools();
+    let named = single.settings.get(tool.name.as_str()).map(|named| &named.refine);
     let builder = match named.or_else(|| server.refinements.get(&tool.original_name)) {
         // The owner's word counts as far as the server does not deny it.
         Some(refine) => refine(builder).annotations(|own| tool.denials.apply(&tool.annotations, own)),

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use toolhub_core::{ConnectionStateConfig, Glob, Policy, ToolBuilder, ToolName};
 
 pub(crate) use single_tools::NamedToolSettings;
+pub(super) use single_tools::SingleTools;
 
 use super::{
     connection::{Endpoint, Root},
@@ -367,14 +368,13 @@ impl McpServer {
         self.prefix.as_deref().unwrap_or(&self.name)
     }
 
-    /// The names that its tools can have.
-    pub(super) fn tool_names(&self) -> Vec<Glob> {
+    /// The names that its tools can have, apart from those with names of their own.
+    pub(super) fn listed_names(&self) -> Option<Glob> {
         let pattern = match self.tool_prefix() {
             "" => "*".into(),
             prefix => format!("{prefix}__*"),
         };
-        let listed = (!self.only_named).then_some(pattern);
-        listed.into_iter().chain(self.named_tools.keys().cloned()).filter_map(|name| Glob::new(name).ok()).collect()
+        Glob::new(pattern).ok().filter(|_| !self.only_named)
     }
 
     /// Checks the name.

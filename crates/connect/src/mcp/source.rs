@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use toolhub_core::{
     BoxFuture, DefinitionApproval, DefinitionApprovalError, DefinitionChange, Glob, Latency, SourceConnection,
     SourceHandle, SourceInfo, SourceReaders, SourceStatus, SourceTool, ToolSource,
+    backend::StoreError,
     clock::{Clock, SystemClock, Timestamp},
 };
 
@@ -21,7 +22,7 @@ use super::{
     log_ring::LogRing,
     pins::PendingDefinition,
     registration,
-    server::{McpServer, McpServerError},
+    server::{McpServer, McpServerError, SingleTools},
     supervisor,
 };
 
@@ -32,6 +33,9 @@ pub struct McpSource {
     pub(super) connections: Arc<Connections>,
     pub(super) logs: Arc<LogRing>,
     pub(super) restart: Notify,
+    /// Asks the supervisor to read the list of tools again.
+    pub(super) refresh: Notify,
+    single_tools: Mutex<Arc<SingleTools>>,
     /// The resources whose changes the hub wants to know.
     pub(super) watched: watch::Sender<Vec<String>>,
     pub(super) status: Mutex<ServerStatus>,
@@ -58,14 +62,16 @@ pub(super) struct ServerStatus {
 }
 
 impl McpSource {
-    pub(super) fn new(server: McpServer) -> Result<Self, McpServerError> {
+    pub(super) fn new(mut server: McpServer) -> Result<Self, McpServerError> {
+        let single_tools = std::mem::take(&mut server.named_tools);
         server.check_name()?;
         server.check_endpoint()?;
         let catalog_options = CatalogOptions {
             prefix: server.tool_prefix().to_owned(),
             include: server.globs("include", &server.include)?,
             exclude: server.globs("exclude", &server.exclude)?,
-            named: server.catalog_names()?,
+            // Known when the list is read.
+            named: Vec::new(),
             only_named: server.only_named,
             trust: server.trust,
             read_only: server.globs("read_only", &server.read_only)?,
@@ -94,6 +100,8 @@ impl McpSource {
             catalog_options,
             logs,
             restart: Notify::new(),
+            refresh: Notify::new(),
+            single_tools: Mutex::new(Arc::new(SingleTools::new(single_tools)?)),
             watched: watch::Sender::default(),
             status: Mutex::new(status),
             handle: Mutex::default(),
@@ -103,6 +111,25 @@ impl McpSource {
 
     pub(super) fn status(&self) -> MutexGuard<'_, ServerStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tools with names of their own.
+    pub(super) fn single_tools(&self) -> Arc<SingleTools> {
+        self.single_tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over the tools with names of their own from a source with otherwise equal settings; connections and all other tools stay.
+    /// Tools that it has no more are removed at once, new ones appear after [`refresh`](ToolSource::refresh).
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn take_single_tools(&self, other: &Self) -> Result<(), StoreError> {
+        let new = other.single_tools();
+        let old = std::mem::replace(&mut *self.single_tools.lock().unwrap_or_else(PoisonError::into_inner), new);
+        match self.handle() {
+            Some(handle) => registration::apply_single_tools(self, &handle, &old).await,
+            None => Ok(()),
+        }
     }
 
     fn handle(&self) -> Option<SourceHandle> {
@@ -127,7 +154,9 @@ impl ToolSource for McpSource {
     }
 
     fn tool_names(&self) -> Vec<Glob> {
-        self.server.tool_names()
+        let single = self.single_tools();
+        let names = single.names.iter().filter_map(|tool| Glob::new(tool.name.as_str()).ok());
+        self.server.listed_names().into_iter().chain(names).collect()
     }
 
     fn run(self: Arc<Self>, handle: SourceHandle) -> BoxFuture<'static, ()> {
@@ -172,6 +201,10 @@ impl ToolSource for McpSource {
 
     fn restart(&self) {
         self.restart.notify_one();
+    }
+
+    fn refresh(&self) {
+        self.refresh.notify_one();
     }
 
     fn pending_changes(&self) -> Vec<DefinitionChange> {

@@ -196,6 +196,7 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
                 updated.iter().for_each(|uri| handle.resource_updated(uri));
                 continue;
             }
+            () = source.refresh.notified() => (others.prompts, others.resources) = (false, false),
             () = tokio::time::sleep_until(listed_at + relist_after) => {}
         }
         list_others(source, handle, &connection, others).await;

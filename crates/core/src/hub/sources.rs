@@ -7,6 +7,7 @@ mod handle;
 mod info;
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -32,7 +33,7 @@ use toolhub_types::{language::Language, policy::Glob, tool::Kind};
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Something that adds and removes tools while the hub runs, such as an MCP server.
-pub trait ToolSource: Send + Sync + 'static {
+pub trait ToolSource: Any + Send + Sync {
     /// Its name, unique in a hub.
     fn name(&self) -> &str;
 
@@ -48,6 +49,9 @@ pub trait ToolSource: Send + Sync + 'static {
 
     /// Closes its connections and connects again at once.
     fn restart(&self);
+
+    /// Reads again which tools it has, without a new connection. Must be cheap.
+    fn refresh(&self) {}
 
     /// The definitions that wait for approval, and how they differ from those that were approved.
     fn pending_changes(&self) -> Vec<DefinitionChange>;
@@ -153,6 +157,13 @@ impl ToolHub {
         match self.engine.registry.add_source(&name, source.tool_names()) {
             true => Ok(()),
             false => Err(DuplicateSource(name.into())),
+        }
+    }
+
+    /// Reads again which names a source may add, after its settings have changed.
+    pub fn redeclare_source(&self, name: &str) {
+        if let Some(source) = self.source(name) {
+            self.engine.registry.rename_source_tools(&name.into(), source.tool_names());
         }
     }
 

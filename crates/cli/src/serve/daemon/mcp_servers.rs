@@ -1,12 +1,12 @@
 //! MCP servers of a changed config: stops and starts them in the running hub.
 //!
 //! In: the servers before and after. Out: the changed hub, or why not; the servers are then as before, with new connections. Servers
-//! with unchanged settings keep their processes and sessions.
+//! with unchanged settings keep their processes and sessions, also if tools of [tools] that name them have changed.
 
-use std::{sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use toolhub::{DuplicateSource, ToolHub};
+use toolhub::{DuplicateSource, ToolHub, config::McpServerPlan, mcp::McpSource};
 
 use crate::config::{self, McpServers};
 
@@ -38,13 +38,30 @@ impl ServerChange {
 }
 
 async fn replace(hub: &ToolHub, old: &McpServers, new: &McpServers) -> Result<(), DuplicateSource> {
-    let stopped = old.keys().filter(|name| new.get(*name) != old.get(*name));
+    let is_same =
+        |name: &String| matches!((old.get(name), new.get(name)), (Some(old), Some(new)) if new.is_same_server(old));
+    let stopped = old.keys().filter(|name| !is_same(name));
     join_all(stopped.map(|name| hub.remove_source(name))).await;
-    let mut started = new.iter().filter(|(name, plan)| old.get(*name) != Some(plan));
+    for (name, plan) in new.iter().filter(|(name, plan)| is_same(name) && old.get(*name) != Some(plan)) {
+        replace_single_tools(hub, name, plan).await;
+    }
+    let mut started = new.iter().filter(|(name, _)| !is_same(name));
     started.try_for_each(|(name, plan)| match config::mcp_source(name, plan) {
         Some(source) => hub.add_source(Arc::new(source)),
         None => Ok(()),
     })
+}
+
+/// Changes the tools with names of their own, of a server that stays connected. New ones appear with its next list.
+async fn replace_single_tools(hub: &ToolHub, name: &str, plan: &McpServerPlan) {
+    let (Some(running), Some(changed)) = (hub.source(name), config::mcp_source(name, plan)) else { return };
+    let running: &dyn Any = &*running;
+    let Some(running) = running.downcast_ref::<McpSource>() else { return };
+    if let Err(error) = running.take_single_tools(&changed).await {
+        // The next list of the server is registered with the new settings.
+        tracing::warn!(server = name, %error, "changed tools of an MCP server are not registered yet");
+    }
+    hub.redeclare_source(name);
 }
 
 /// Waits until the first attempt to connect to each server has ended, which its `startup_timeout` ensures.

@@ -66,10 +66,11 @@ impl Daemon {
                 return Err(HostControlError::Failed(error.into()));
             }
         };
-        // Their server may have found the names taken by the tools that were removed now.
-        for (_, server) in next.config.moved_to_servers(&old.config, &plan) {
-            if let Some(source) = self.hub.source(server) {
-                source.restart();
+        // Only now all names are free that tools of a server may take.
+        for source in next.config.mcp_servers.keys().filter_map(|server| self.hub.source(server)) {
+            let is_changed = next.config.mcp_servers.get(source.name()) != old.config.mcp_servers.get(source.name());
+            if is_changed {
+                source.refresh();
             }
         }
         if let (true, Some(ring)) = (plan.keys, self.keys.get()) {

@@ -54,6 +54,39 @@ fn a_reload_moves_a_tool_to_a_server_and_back() {
 }
 
 #[test]
+fn changed_tools_of_a_server_leave_its_process_running() {
+    let folder = folder(&["pid", "echo"]);
+    let write = |tools: &str| folder.write("toolhub.toml", &format!("{TOOLS}{}{tools}", server(&folder, "t", "")));
+    write("[tools.who]\nserver = \"t\"\ntool = \"pid\"\n");
+    let process = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let connection = &mut HttpConnection::connect(process.port);
+    let pid = call(connection, "who");
+    let description = |connection: &mut HttpConnection| {
+        connection.send("GET /api/v1/tools/who", "", "").json()["description"].clone()
+    };
+
+    // Another description holds at once, and a second tool appears.
+    let second = "[tools.second]\nserver = \"t\"\ntool = \"pid\"\n";
+    write(&format!("[tools.who]\nserver = \"t\"\ntool = \"pid\"\ndescription = \"Says who.\"\n{second}"));
+    let report = reload(connection);
+    let changes = (&report["added"], &report["replaced"], &report["sections"]);
+    assert_eq!(changes, (&json!(["second"]), &json!(["who"]), &json!([])), "{report}");
+    assert_eq!(description(connection), "Says who.");
+    assert_eq!(call(connection, "second"), pid);
+
+    // A tool that is gone is gone at once; its name may be that of another one.
+    write(&format!("[tools.who]\nbuiltin = \"clock\"\n{second}"));
+    reload(connection);
+    assert_ne!(call(connection, "who"), pid);
+    assert_eq!(call(connection, "second"), pid);
+    write("[tools.who]\nserver = \"t\"\ntool = \"pid\"\n");
+    reload(connection);
+    assert_eq!(connection.send("GET /api/v1/tools/second", "", "").status, 404);
+    assert_eq!(call(connection, "who"), pid);
+    assert_eq!(call(connection, "t__pid"), pid);
+}
+
+#[test]
 fn a_tool_of_an_mcp_server_is_created_over_the_api_and_survives_a_restart() {
     let (folder, web) = (TempFolder::new(), HttpServer::start(&[]));
     folder.write("toolhub.toml", &format!("{TOOLS}[server]\ntool_hosts = [\"127.0.0.1\"]\n"));

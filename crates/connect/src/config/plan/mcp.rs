@@ -253,6 +253,14 @@ impl McpServerPlan {
         self.raw.may_have_tool(name, tool)
     }
 
+    /// Whether the other plan differs at most in the tools that were [added](Self::add_tool).
+    #[must_use]
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        let Self { raw, endpoint, policy, roots, tools, named_tools: _ } = self;
+        (raw, endpoint, policy, roots, tools)
+            == (&other.raw, &other.endpoint, &other.policy, &other.roots, &other.tools)
+    }
+
     /// Offers the tool of this plan, which names this server.
     pub fn add_tool(&mut self, name: &str, plan: ToolPlan) {
         self.named_tools.insert(name.to_owned(), plan);

@@ -2,7 +2,7 @@
 //!
 //! In: the name of a tool at its server, and what is different here. Out: a server that offers it too, or offers nothing else.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use toolhub_core::{Kind, ToolBuilder, ToolName};
 
@@ -67,14 +67,29 @@ impl McpServer {
         self.only_named = true;
         Ok(ToolBuilder::from_source(Kind::Mcp, self.source()?))
     }
+}
 
-    /// The tools with names of their own, for the catalog.
-    pub(in crate::mcp) fn catalog_names(&self) -> Result<Vec<NamedTool>, McpServerError> {
-        let named = self.named_tools.iter().map(|(name, settings)| {
+/// The tools of a server with names of their own.
+pub(in crate::mcp) struct SingleTools {
+    /// For the catalog.
+    pub(in crate::mcp) names: Vec<NamedTool>,
+    /// The settings, by name.
+    pub(in crate::mcp) settings: BTreeMap<String, NamedToolSettings>,
+}
+
+impl SingleTools {
+    pub(in crate::mcp) fn new(settings: BTreeMap<String, NamedToolSettings>) -> Result<Self, McpServerError> {
+        let names = settings.iter().map(|(name, settings)| {
             let name = ToolName::new(name.as_str()).map_err(|_| McpServerError::ToolName(name.clone()))?;
             let NamedToolSettings { tool, read_only, idempotent, .. } = settings;
             Ok(NamedTool { name, original_name: tool.clone(), read_only: *read_only, idempotent: *idempotent })
         });
-        named.collect()
+        let names = names.collect::<Result<_, McpServerError>>()?;
+        Ok(Self { names, settings })
+    }
+
+    /// Whether this name is that of a tool here.
+    pub(in crate::mcp) fn is_tool(&self, name: &ToolName, original_name: &str) -> bool {
+        self.settings.get(name.as_str()).is_some_and(|settings| settings.tool == original_name)
     }
 }

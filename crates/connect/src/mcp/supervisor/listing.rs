@@ -32,7 +32,8 @@ pub(super) async fn list(
     let ttl = raw.ttl.map(|ttl| ttl.clamp(MIN_RELIST, MAX_RELIST));
     let secrets = connection.secrets().named.clone();
     let param_headers = facts.era == Era::Modern && source.connections.is_http();
-    let options = CatalogOptions { secrets, param_headers, ..source.catalog_options.clone() };
+    let named = source.single_tools().names.clone();
+    let options = CatalogOptions { named, secrets, param_headers, ..source.catalog_options.clone() };
     let catalog = catalog::read(raw, options).await;
     registration::register(source, handle, catalog).await.map_err(|error| error.to_string())?;
     let unreported = (!reports_all_lists(source, connection)).then_some(DEFAULT_RELIST);
