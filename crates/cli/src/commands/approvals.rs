@@ -234,7 +234,9 @@ async fn list_grants(session: &Session, paging: &Paging) -> Result<Exit, Failure
     }
     let (now, mut table) = (SystemClock.now(), Table::new(GRANT_COLUMNS));
     for grant in &grants {
-        let tools = grant["tools"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let names = |key: &str| grant[key].as_array().cloned().unwrap_or_default().into_iter();
+        let changed = names("changedTools").map(|tool| format!("{} (changed, asks again)", pointer_text(&tool, "")));
+        let tools = names("tools").map(|tool| pointer_text(&tool, "")).chain(changed);
         let scope = match grant["covers"]["scope"].as_str() {
             Some("thread") => format!("thread {}", pointer_text(grant, "/covers/threadId")),
             Some("server") => format!("server {}", pointer_text(grant, "/covers/server")),

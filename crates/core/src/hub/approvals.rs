@@ -21,6 +21,7 @@ use toolhub_types::{
     json::CompactJson,
     policy::PolicyDecision,
     problem::Problem,
+    tool::ToolName,
 };
 
 impl ToolHub {
@@ -142,6 +143,13 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn grants(&self, tenant: &Tenant) -> Result<Vec<Grant>, StoreError> {
         Ok(self.engine.approvals.grants(tenant).await?.into_iter().map(|(_, grant)| grant).collect())
+    }
+
+    /// Whether a grant applies to this tool. Not to a tool whose definition is another one now, also if that waits for approval; a
+    /// tool that is not registered now may come back as it was.
+    #[must_use]
+    pub fn grant_applies(&self, grant: &Grant, tool: &ToolName) -> bool {
+        grant.definitions.contains_key(tool) && self.get(tool).is_none_or(|tool| grant.holds_for(tool.version()))
     }
 
     /// Revokes a grant: the next call asks again.

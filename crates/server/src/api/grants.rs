@@ -8,7 +8,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
-    ErrorKind, Grant, GrantScope,
+    ErrorKind, Grant, GrantScope, ToolHub, ToolName,
     clock::Timestamp,
     ids::{ApprovalId, Caller},
 };
@@ -57,8 +57,10 @@ struct GrantView {
     covers: GrantScope,
     /// The rule whose approval it replaces.
     rule: String,
-    /// The tools it applies to, as they were defined when it was given.
+    /// The tools it applies to.
     tools: Vec<String>,
+    /// Tools it was given for, whose definition has changed since: their calls require an approval again.
+    changed_tools: Vec<String>,
     /// The key that gave it.
     granted_by: Caller,
     /// When it was given.
@@ -67,13 +69,17 @@ struct GrantView {
     approval_id: ApprovalId,
 }
 
-impl From<Grant> for GrantView {
-    fn from(grant: Grant) -> Self {
+impl GrantView {
+    fn new(grant: Grant, hub: &ToolHub) -> Self {
+        let (tools, changed): (Vec<_>, Vec<_>) =
+            grant.definitions.keys().partition(|tool| hub.grant_applies(&grant, tool));
+        let names = |tools: Vec<&ToolName>| tools.into_iter().map(ToString::to_string).collect();
         Self {
+            tools: names(tools),
+            changed_tools: names(changed),
             id: grant.id.into(),
             covers: grant.covers,
             rule: grant.rule,
-            tools: grant.definitions.into_keys().map(|name| name.to_string()).collect(),
             granted_by: grant.granted_by,
             granted_at: grant.granted_at,
             approval_id: grant.approval,
@@ -92,7 +98,8 @@ async fn list(
     grants.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     grants.retain(|grant| after.as_deref().is_none_or(|after| grant.id.as_str() > after));
     let next = query.limit.truncate(&mut grants).map(|last| last.id.to_string());
-    Ok(uri.list_response("grants", grants.into_iter().map(GrantView::from).collect(), next))
+    let items = grants.into_iter().map(|grant| GrantView::new(grant, app.hub())).collect();
+    Ok(uri.list_response("grants", items, next))
 }
 
 async fn revoke(

@@ -1,7 +1,7 @@
 //! Approvals and grants over the API.
 
 use serde_json::{Value, json};
-use toolhub_core::ids::Tenant;
+use toolhub_core::{CallContext, ToolError, dynamic, ids::Tenant};
 
 use crate::{
     support_api::{ApiFixture, Reply, api_fixture},
@@ -92,6 +92,25 @@ async fn what_was_allowed_for_good_is_listed_and_taken_back() {
     assert_eq!(api.request("DELETE", &path, None, &[]).await.status, 204);
     api.request("DELETE", &path, None, &[]).await.expect_problem(404, "grant_not_found");
     request_order(&api, "more").await;
+}
+
+#[tokio::test]
+async fn a_grant_does_not_list_a_changed_tool_as_covered() {
+    let api = api_fixture().await;
+    let call = request_order(&api, "tea").await;
+    answer_approval(&api, &call, json!({"outcome": "proceed_always"})).await.expect_status(200);
+    wait_ended(&api, &call).await;
+    let tools = async || {
+        let grant = api.get("/api/v1/grants").await.expect_status(200)["items"][0].clone();
+        (grant["tools"].clone(), grant["changedTools"].clone())
+    };
+    assert_eq!(tools().await, (json!(["order"]), json!([])));
+    api.hub.unregister("order").await.unwrap();
+    assert_eq!(tools().await, (json!(["order"]), json!([])), "it may come back as it was");
+    let schema = json!({"type": "object"});
+    let changed = dynamic("order", schema, |_: Value, _: CallContext| async { Ok::<_, ToolError>(json!({})) });
+    api.hub.register(changed.description("Orders more.").confirm().pending_approval("it has changed")).unwrap();
+    assert_eq!(tools().await, (json!([]), json!(["order"])));
 }
 
 #[tokio::test]
