@@ -21,9 +21,9 @@ pub(super) fn sent_name(definition: &Map<String, Value>, noun: &str) -> ApiResul
     }
 }
 
-/// Checks the name of what is defined.
-pub(super) fn check_name(name: &str) -> ApiResult<()> {
-    ToolName::new(name).map(drop).map_err(|error| field_problem("/name", error.to_string()))
+/// Checks the name of what is defined; `what` is what the name is called.
+pub(super) fn check_name(name: &str, what: &str) -> ApiResult<()> {
+    ToolName::new(name).map(drop).map_err(|error| field_problem("/name", error.describe(what)))
 }
 
 /// The host program defines everything in code.

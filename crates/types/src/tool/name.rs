@@ -22,19 +22,33 @@ crate::text_schema! { ToolName "the name of a tool" { "pattern": "^[A-Za-z0-9_-]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The text is empty.
-    #[error("a tool name cannot be empty")]
+    #[error("{}", self.describe("tool name"))]
     Empty,
     /// More than 64 characters.
-    #[error("the tool name `{0}` is longer than 64 characters")]
+    #[error("{}", self.describe("tool name"))]
     TooLong(SmolStr),
     /// A character outside the allowed set.
-    #[error("the tool name `{name}` contains {found:?}; use only letters, digits, `_` and `-`")]
+    #[error("{}", self.describe("tool name"))]
     InvalidCharacter {
         /// The refused name.
         name: SmolStr,
         /// The first character that is not allowed.
         found: char,
     },
+}
+
+impl NameError {
+    /// The reason, for what else must be a name of this form, such as a "server name".
+    #[must_use]
+    pub fn describe(&self, what: &str) -> String {
+        match self {
+            Self::Empty => format!("a {what} cannot be empty"),
+            Self::TooLong(name) => format!("the {what} `{name}` is longer than {MAX_LENGTH} characters"),
+            Self::InvalidCharacter { name, found } => {
+                format!("the {what} `{name}` contains {found:?}; use only letters, digits, `_` and `-`")
+            }
+        }
+    }
 }
 
 impl ToolName {

@@ -98,7 +98,7 @@ fn what_concerns_the_machine_is_not_accepted_over_the_api() {
         422,
         &["requests to `127.0.0.1` are refused", "tool_hosts"],
     );
-    check(json!({"name": "x", "url": "https://mcp.example/sse"}), 422, &["HTTP+SSE"]);
+    check(json!({"name": "x", "type": "sse", "url": "https://mcp.example/sse"}), 422, &["HTTP+SSE"]);
     check(json!({"name": "x"}), 422, &["neither `command` nor `url`"]);
 }
 

@@ -316,6 +316,24 @@ fn a_server_at_an_address_gets_the_credentials_of_the_config() {
 }
 
 #[test]
+fn an_address_that_ends_in_sse_may_speak_streamable_http() {
+    let (folder, server) = (TempFolder::new(), HttpServer::start(&[]));
+    let old = HttpServer::start(&["http-sse"]);
+    let section = |name: &str, server: &HttpServer| {
+        let url = server.url().replace("/mcp", "/sse");
+        format!("[mcp_servers.{name}]\nurl = {url:?}\nallow_hosts = [\"127.0.0.1\"]\nread_only = [\"*\"]\n")
+    };
+    folder.write("toolhub.toml", &section("web", &server));
+    let called = run(&folder, &["--json", "call", "web__echo", "city=Oslo"]);
+    assert!(called.code == 0 && called.out.contains("Oslo"), "{}{}", called.out, called.err);
+    // One that speaks only HTTP+SSE is told apart when it is connected.
+    folder.write("toolhub.toml", &section("old", &old));
+    let doctor = run(&folder, &["doctor"]);
+    let instead = format!("try `url = \"{}\"`", old.url());
+    assert!(doctor.out.replace('\n', " ").contains(&instead), "{instead}\n{}", doctor.out);
+}
+
+#[test]
 fn a_command_that_needs_no_tools_starts_no_server() {
     let folder = folder(&["echo"]);
     let started = folder.path().join("started");

@@ -110,22 +110,20 @@ impl McpServerConfig {
 
 fn check_names(name: &str, raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) {
     if let Err(error) = ToolName::new(name) {
-        diagnostics.report(at, error.to_string(), "rename the section: [mcp_servers.my_server]");
+        diagnostics.report(at, error.describe("server name"), "rename the section: [mcp_servers.my_server]");
     }
     if let Some(prefix) = raw.prefix.as_deref().filter(|prefix| !prefix.is_empty())
         && let Err(error) = ToolName::new(prefix)
     {
-        diagnostics.report(&at.key("prefix"), error.to_string(), "use letters, digits, `_` and `-`");
+        diagnostics.report(&at.key("prefix"), error.describe("prefix"), "use letters, digits, `_` and `-`");
     }
 }
 
 /// Determines how the server is reached; `None` if that is missing or ambiguous.
 fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<Endpoint> {
     let is_sse = raw.transport == Some(McpTransport::Sse);
-    let instead = raw.url.as_deref().and_then(http_sse_address);
-    let speaks_sse = is_sse || instead.is_some();
-    if speaks_sse {
-        report_http_sse(&at.key(if is_sse { "type" } else { "url" }), "url", instead.as_deref(), diagnostics);
+    if is_sse {
+        report_http_sse(raw, at, diagnostics);
     }
     let (has_program, has_address) = (diagnostics.is_set(&at.key("command")), diagnostics.is_set(&at.key("url")));
     let is_program = match (has_program, has_address) {
@@ -138,7 +136,7 @@ fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'
             address(raw, at, diagnostics);
             return None;
         }
-        (false, false) if speaks_sse => return None,
+        (false, false) if is_sse => return None,
         (false, false) => {
             let help = "add command = \"…\" for a program, or url = \"https://…\" for an address";
             diagnostics.report(at, "the server has neither `command` nor `url`", help);
@@ -154,7 +152,7 @@ fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'
             format!("`{key}` does not apply to a server that is a{} {kind}", if is_program { "" } else { "n" });
         diagnostics.report(&at.key(key), message, format!("remove `{key}`"));
     }
-    if raw.transport.is_some_and(|written| written != transport && !speaks_sse) {
+    if raw.transport.is_some_and(|written| written != transport && !is_sse) {
         let key = if is_program { "command" } else { "url" };
         diagnostics.report(&at.key("type"), format!("`type` contradicts `{key}`"), "remove `type`");
     }
@@ -162,12 +160,12 @@ fn endpoint(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'
         true => Endpoint::Program(Box::new(command::resolve(&raw.program(), false, at, diagnostics))),
         false => Endpoint::Address(Box::new(address(raw, at, diagnostics))),
     };
-    (!speaks_sse).then_some(endpoint)
+    (!is_sse).then_some(endpoint)
 }
 
 /// Resolves an address. It is not called with arguments, so a placeholder is a mistake.
 fn address(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> RestPlan {
-    let plan = rest::resolve(&raw.request(), at, diagnostics);
+    let plan = rest::resolve_server(&raw.request(), "url", at, diagnostics);
     check_arguments(&plan, at, diagnostics);
     plan
 }
@@ -179,19 +177,17 @@ pub(super) fn check_arguments(plan: &RestPlan, at: &KeyPath, diagnostics: &mut D
     }
 }
 
-/// Reports a server that speaks HTTP+SSE; `url_key` is the key of its address.
-pub(super) fn report_http_sse(at: &KeyPath, url_key: &str, instead: Option<&str>, diagnostics: &mut Diagnostics<'_>) {
-    // Only a server has a `type`.
-    let suffix = if url_key == "url" { ", without `type`" } else { "" };
-    let help = match instead {
-        Some(instead) => format!("use its streamable HTTP address; try {url_key} = {instead:?}{suffix}"),
-        None => format!("use its streamable HTTP address as `{url_key}`{suffix}; it often ends in /mcp"),
+/// Reports a server whose `type` is HTTP+SSE. Without it, what an address speaks turns out when it is connected.
+fn report_http_sse(raw: &McpServerConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) {
+    let help = match raw.url.as_deref().and_then(http_sse_address) {
+        Some(instead) => format!("use its streamable HTTP address; try url = {instead:?}, without `type`"),
+        None => "use its streamable HTTP address as `url`, without `type`; it often ends in /mcp".into(),
     };
-    diagnostics.report(at, "servers that speak HTTP+SSE are not supported", help);
+    diagnostics.report(&at.key("type"), "servers that speak HTTP+SSE are not supported", help);
 }
 
 /// The streamable HTTP address to try instead of one that is probably for HTTP+SSE.
-pub(super) fn http_sse_address(url: &str) -> Option<String> {
+fn http_sse_address(url: &str) -> Option<String> {
     let mut instead = Url::parse(url).ok()?;
     let path = format!("{}/mcp", instead.path().trim_end_matches('/').strip_suffix("/sse")?);
     instead.set_path(&path);

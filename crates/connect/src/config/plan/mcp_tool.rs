@@ -62,16 +62,12 @@ pub(super) fn resolve(
             }
             Server::Named(server.clone())
         }
-        (None, Some(url)) => Server::Address(Box::new(address(url, config, at, diagnostics)?)),
+        (None, Some(url)) => Server::Address(Box::new(address(url, config, at, diagnostics))),
     };
     Some(McpToolPlan { server, tool: config.tool.clone().unwrap_or_else(|| name.to_owned()) })
 }
 
-fn address(url: &str, config: &ToolConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> Option<RestPlan> {
-    if let Some(instead) = mcp::http_sse_address(url) {
-        mcp::report_http_sse(&at.key("server_url"), "server_url", Some(&instead), diagnostics);
-        return None;
-    }
+fn address(url: &str, config: &ToolConfig, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> RestPlan {
     let request = Rest {
         url: Some(url.to_owned()),
         headers: config.rest.headers.clone(),
@@ -88,9 +84,9 @@ fn address(url: &str, config: &ToolConfig, at: &KeyPath, diagnostics: &mut Diagn
             diagnostics.report(&at, message, format!("remove it, or set `{instead}` of the tool"));
         }
     }
-    let plan = rest::resolve_with_url_key(&request, "server_url", at, diagnostics);
+    let plan = rest::resolve_server(&request, "server_url", at, diagnostics);
     mcp::check_arguments(&plan, &at.key("server_url"), diagnostics);
-    Some(plan)
+    plan
 }
 
 impl McpToolPlan {

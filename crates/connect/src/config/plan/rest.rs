@@ -46,13 +46,23 @@ fn url_userinfo(address: &str) -> Option<&str> {
 
 /// Resolves a request. Reports problems; the plan must not be used then.
 pub(super) fn resolve(raw: &raw::Rest, at: &KeyPath, diagnostics: &mut Diagnostics<'_>) -> RestPlan {
-    resolve_with_url_key(raw, "url", at, diagnostics)
+    resolve_with_guide(raw, "url", "docs/guide/rest.md has examples", at, diagnostics)
 }
 
-/// Resolves a request whose `url` has another key in the config.
-pub(super) fn resolve_with_url_key(
+/// Resolves the address of an MCP server, which has this key in the config.
+pub(super) fn resolve_server(
     raw: &raw::Rest,
     url_key: &'static str,
+    at: &KeyPath,
+    diagnostics: &mut Diagnostics<'_>,
+) -> RestPlan {
+    resolve_with_guide(raw, url_key, "docs/guide/mcp.md has examples", at, diagnostics)
+}
+
+fn resolve_with_guide(
+    raw: &raw::Rest,
+    url_key: &'static str,
+    guide: &str,
     at: &KeyPath,
     diagnostics: &mut Diagnostics<'_>,
 ) -> RestPlan {
@@ -100,7 +110,7 @@ pub(super) fn resolve_with_url_key(
         } else {
             problem
         };
-        diagnostics.report(&path, message, "docs/guide/rest.md has examples");
+        diagnostics.report(&path, message, guide);
     }
     plan
 }

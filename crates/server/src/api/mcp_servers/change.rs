@@ -82,7 +82,7 @@ impl NewServer {
             ));
         }
         let name = sent_name(&self.0, NOUN)?.ok_or_else(|| field_problem("/name", "an MCP server needs a name"))?;
-        check_name(&name)?;
+        check_name(&name, "server name")?;
         Ok((name, Value::Object(self.0)))
     }
 }

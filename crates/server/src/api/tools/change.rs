@@ -97,7 +97,7 @@ impl NewTool {
             (None, Some(sent)) => sent,
             (None, None) => return Err(field_problem("/name", "a tool needs a name")),
         };
-        check_name(&name)?;
+        check_name(&name, "tool name")?;
         self.0.insert("name".into(), name.clone().into());
         Ok((name, Value::Object(self.0)))
     }
