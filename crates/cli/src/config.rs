@@ -41,7 +41,10 @@ use toolhub::{server::McpSettings, status::StatusSettings};
 
 pub(crate) use self::{
     dry_run::{dry_run, find_obstacles},
-    foreign_mcp::{ForeignConfig, LiteralSecrets, read as read_foreign_mcp},
+    foreign_mcp::{
+        ExistingVariables, ForeignConfig, LiteralSecrets, parse as parse_foreign_mcp, read as read_foreign_mcp,
+        referenced_variables,
+    },
     hub::mcp_source,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_server, load_tool},
     problem::{Problem, Problems, RenderStyle, render},

@@ -3,15 +3,19 @@
 //! In: the parsed config. Out: a section of `toolhub.toml` per server, the variables that they refer to, and what was left out. For a
 //! file of ours, a value that looks secret becomes a reference to a variable, and is in no text of ours.
 
+mod foreign_servers;
+mod jsonc;
 mod secret_text;
 mod variable_names;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use foreign_servers::FoundServer;
 use secret_text::{SecretPart, find_in_argument, is_secret};
 use variable_names::VariableNames;
+pub(crate) use variable_names::{ExistingVariables, referenced_variables};
 
 use super::toml_text::{toml_key, toml_string};
 
@@ -32,24 +36,30 @@ pub(crate) struct ForeignConfig {
     pub(crate) notes: Vec<String>,
 }
 
-/// The servers of a config, or why they cannot be read.
-pub(crate) fn read(document: &Value, secrets: LiteralSecrets) -> Result<ForeignConfig, String> {
-    let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp_servers"];
-    let servers = places.iter().find_map(|place| document.pointer(place)?.as_object());
-    let servers = servers.ok_or("it has no MCP servers")?;
-    let (mut names, mut variables) = (BTreeMap::new(), VariableNames::new(document));
-    let mut config = ForeignConfig { sections: Vec::new(), variables: BTreeSet::new(), notes: Vec::new() };
-    for (original, server) in servers {
-        let clean = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let name: String = original.chars().map(clean).take(32).collect();
-        if let Some(other) = names.insert(name.clone(), original) {
-            return Err(format!(
-                "the servers `{other}` and `{original}` would both be named `{name}` here; rename one of them"
-            ));
+/// Parses a config: TOML, if its file is named so, otherwise JSON, which may have comments and trailing commas.
+pub(crate) fn parse(file: &str, text: &str) -> Result<Value, String> {
+    match text.trim_start_matches('\u{feff}').trim() {
+        "" => Err("it is empty".into()),
+        _ if file.ends_with(".toml") => {
+            toml::from_str(text).map_err(|error| format!("it is not TOML: {}", error.message()))
         }
-        let Some(keys) = server.as_object() else { continue };
+        _ => serde_json::from_str(&jsonc::to_json(text)).map_err(|error| format!("it is not JSON: {error}")),
+    }
+}
+
+/// The servers of a config, or why they cannot be read.
+pub(crate) fn read(
+    document: &Value,
+    secrets: LiteralSecrets,
+    existing: &ExistingVariables,
+) -> Result<ForeignConfig, String> {
+    let mut variables = VariableNames::new(document, existing);
+    let mut config = ForeignConfig { sections: Vec::new(), variables: BTreeSet::new(), notes: Vec::new() };
+    for FoundServer { name, project, keys } in foreign_servers::find(document)? {
+        config.notes.extend(project.map(|project| format!("`{name}` is a server of the project {project}")));
         let (config_ref, names) = (&mut config, &mut variables);
-        let mut reader = ServerReader { name: &name, keys, secrets, config: config_ref, names, lines: Vec::new() };
+        let mut reader =
+            ServerReader { name: &name, keys: &keys, secrets, config: config_ref, names, lines: Vec::new() };
         match reader.read() {
             Ok(()) => {
                 let lines = reader.lines.join("\n");
@@ -86,22 +96,20 @@ const KNOWN_KEYS: [&str; 21] = [
     "description",
 ];
 
-struct ServerReader<'a> {
+struct ServerReader<'a, 'v> {
     name: &'a str,
     keys: &'a Map<String, Value>,
     secrets: LiteralSecrets,
     config: &'a mut ForeignConfig,
-    names: &'a mut VariableNames,
+    names: &'a mut VariableNames<'v>,
     lines: Vec<String>,
 }
 
-impl ServerReader<'_> {
+impl ServerReader<'_, '_> {
     fn read(&mut self) -> Result<(), String> {
         let text = |key: &str| self.keys.get(key).and_then(Value::as_str);
         let url = text("httpUrl").or(text("serverUrl")).or(text("url")).map(str::to_owned);
-        let is_sse =
-            |url: &String| url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/').ends_with("/sse");
-        if text("type") == Some("sse") || url.as_ref().is_some_and(is_sse) {
+        if text("type") == Some("sse") {
             return Err("it speaks HTTP+SSE, which is not supported; add its streamable HTTP address".into());
         }
         let host = |url: &String| url.split("://").nth(1).and_then(|rest| rest.split('/').next()).map(str::to_owned);
@@ -260,7 +268,7 @@ impl ServerReader<'_> {
             if preferred.starts_with(&of_server) { preferred.to_owned() } else { format!("{of_server}{preferred}") };
         let variable = self.names.choose(preferred, &own, secret);
         if variable != preferred && own != preferred {
-            let note = format!("`{}`: {preferred} has another value elsewhere, so it is {variable} here", self.name);
+            let note = format!("`{}`: {preferred} is used elsewhere, so it is {variable} here", self.name);
             self.config.notes.push(note);
         }
         self.config.variables.insert(variable.clone());

@@ -9,10 +9,8 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value as Json;
-
 use super::{
-    foreign_mcp::{self, ForeignConfig, LiteralSecrets},
+    foreign_mcp::{self, ExistingVariables, ForeignConfig, LiteralSecrets},
     problem::Problem,
     tree::{self, Node, Origin, Path, Source, Value},
 };
@@ -50,14 +48,10 @@ fn read_file(name: &str, node: &Node, cwd: &FilePath, imported: &mut Imported) -
     let path = base.join(name.strip_prefix("./").unwrap_or(name));
     let text = fs::read_to_string(&path)
         .map_err(|error| (format!("cannot read {name}: {error}"), "write the path of a file, relative to this one"))?;
-    let document: Json = if name.ends_with(".toml") {
-        toml::from_str(&text).map_err(|error| (format!("{name} is not TOML: {}", error.message()), "correct it"))?
-    } else {
-        serde_json::from_str(&text)
-            .map_err(|error| (format!("{name} is not JSON: {error}"), "JSON must not have comments"))?
-    };
+    let document =
+        foreign_mcp::parse(name, &text).map_err(|error| (format!("cannot use {name}: {error}"), "correct it"))?;
     let ForeignConfig { sections, notes, .. } =
-        foreign_mcp::read(&document, LiteralSecrets::Keep).map_err(|error| {
+        foreign_mcp::read(&document, LiteralSecrets::Keep, &ExistingVariables::default()).map_err(|error| {
             (
                 format!("cannot use {name}: {error}"),
                 "it needs `mcpServers`, `servers` or `mcp_servers` with different names",

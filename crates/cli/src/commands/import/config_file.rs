@@ -14,7 +14,7 @@ use toolhub::openapi::{ImportedDocument, Scheme, SchemeKind};
 use super::OpenApiArgs;
 use crate::{
     client,
-    config::{self, FileRequirement, LoadOptions, Problems, toml_key, toml_string},
+    config::{self, ExistingVariables, FileRequirement, LoadOptions, Problems, toml_key, toml_string},
     failure::Failure,
 };
 
@@ -94,6 +94,18 @@ pub(crate) async fn append_mcp_servers(
     check(&options.clone().assuming_variables_set(), &file, &text).await?;
     atomic_replace(&file, &text).map_err(|error| io_failure(&file, &error))?;
     Ok(file)
+}
+
+/// The variables that are set, and those that the config file refers to.
+pub(crate) fn existing_variables(options: &LoadOptions) -> ExistingVariables {
+    let text = project_file(options).ok().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+    // The validation reports a file that is not TOML.
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let values = options.environment.names();
+    ExistingVariables {
+        referenced: serde_json::to_value(&table).as_ref().map(config::referenced_variables).unwrap_or_default(),
+        values: values.filter_map(|name| Some((name.to_owned(), options.environment.get(name)?.to_owned()))).collect(),
+    }
 }
 
 /// Removes the section `[mcp_servers.NAME]` and those below it from the config file, and returns the file. Everything else stays as it

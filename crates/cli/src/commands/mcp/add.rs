@@ -78,7 +78,7 @@ impl Add {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        ToolName::new(self.name.as_str()).map_err(|error| Failure::usage(error.to_string()))?;
+        ToolName::new(self.name.as_str()).map_err(|error| Failure::usage(error.describe("server name")))?;
         let inapplicable = match self.is_url() {
             true => [("arguments", !self.args.is_empty()), ("--env", !self.env.is_empty()), ("", false)],
             false => [
@@ -167,7 +167,11 @@ async fn add_to_hub(session: &Session, client: &Client, args: &Add) -> Result<Ex
 /// Writes the server to the config file.
 async fn write_section(session: &Session, args: &Add) -> Result<Exit, Failure> {
     let options = session.global.load_options()?;
-    let foreign = config::read_foreign_mcp(&args.foreign_config()?, LiteralSecrets::Refer);
+    let foreign = config::read_foreign_mcp(
+        &args.foreign_config()?,
+        LiteralSecrets::Refer,
+        &config_file::existing_variables(&options),
+    );
     let ForeignConfig { sections, variables, notes } = foreign.map_err(Failure::usage)?;
     let Some((_, mut section)) = sections.into_iter().next() else {
         let reason = notes.first().map_or("it cannot be used", String::as_str);

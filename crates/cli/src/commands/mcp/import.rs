@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     commands::import::config_file,
@@ -30,16 +30,16 @@ pub(super) async fn run(session: &Session, args: &Import) -> Result<Exit, Failur
     let options = session.global.load_options()?;
     let unusable = |reason: &dyn std::fmt::Display| {
         Failure::usage(strip_hidden(&format!("cannot import {}: {reason}", args.file)))
-            .help("name a file with `mcpServers`, `servers` or `mcp_servers`; JSON must not have comments")
+            .help("name a file with `mcpServers`, `servers` or `mcp_servers`")
     };
     let text = fs::read_to_string(options.folder.join(&args.file)).map_err(|error| unusable(&error))?;
-    let document: Value = if args.file.ends_with(".toml") {
-        toml::from_str(&text).map_err(|error| unusable(&error.message()))?
-    } else {
-        serde_json::from_str(&text).map_err(|error| unusable(&error))?
-    };
+    let document = config::parse_foreign_mcp(&args.file, &text).map_err(|error| unusable(&error))?;
+    let existing = config_file::existing_variables(&options);
     let ForeignConfig { sections, variables, notes } =
-        config::read_foreign_mcp(&document, LiteralSecrets::Refer).map_err(|error| unusable(&error))?;
+        config::read_foreign_mcp(&document, LiteralSecrets::Refer, &existing).map_err(|error| unusable(&error))?;
+    if sections.is_empty() && notes.is_empty() {
+        return Err(unusable(&"it has no MCP servers"));
+    }
     let text = sections.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
     let names: Vec<&str> = sections.iter().map(|(name, _)| name.as_str()).collect();
     let written = match args.dry_run || sections.is_empty() {
@@ -57,6 +57,7 @@ pub(super) async fn run(session: &Session, args: &Import) -> Result<Exit, Failur
     }
     match &written {
         Some(file) => printer.print_untrusted(&format!("added to {}: {}", file.display(), names.join(", "))),
+        None if sections.is_empty() => printer.note("no server was imported"),
         None => printer.print_untrusted(text.trim_end()),
     }
     for note in &notes {

@@ -24,7 +24,7 @@ fn servers_of_other_programs_become_sections_without_their_secrets() {
     let claude = json!({"mcpServers": {
         "git hub": {"command": "npx", "args": ["-y", "server", "--api-key", "hunter22"], "env": {"GITHUB_TOKEN": "ghp_hunter22", "LEVEL": "3"}},
         "web": {"type": "http", "url": "https://mcp.example/mcp", "headers": {"Authorization": "Bearer hunter22", "X-Team": "blue"}},
-        "old": {"url": "https://mcp.example/sse"},
+        "old": {"type": "sse", "url": "https://mcp.example/sse"},
         "user": {"url": "https://ann:hunter22@mcp.example/mcp"},
         "keyed": {"url": "https://mcp.example/mcp?api_key=hunter22", "disabled": true, "alwaysAllow": ["x"]},
     }});
@@ -118,7 +118,7 @@ fn secrets_of_the_same_name_with_different_values_become_different_variables() {
     let refers = |name: &str, variable: &str| section(name).contains(&format!("{{ env = \"{variable}\" }}"));
     assert!(refers("a", "API_TOKEN") && refers("b", "B_API_TOKEN") && refers("c", "API_TOKEN"), "{config}");
     assert!(refers("x-y", "X_Y_TOKEN") && refers("x_y", "X_Y_TOKEN_2"), "{config}");
-    assert!(said.contains("`b`: API_TOKEN has another value elsewhere, so it is B_API_TOKEN here"), "{said}");
+    assert!(said.contains("`b`: API_TOKEN is used elsewhere, so it is B_API_TOKEN here"), "{said}");
     assert!(!config.contains("hunter") && !said.contains("hunter"), "{config}{said}");
     // A variable that the file refers to has a value of its own.
     let (config, said) =
@@ -134,14 +134,66 @@ fn a_file_without_servers_and_a_name_that_exists_change_nothing() {
     folder.write("same.json", "{\"mcpServers\": {\"fs\": {\"command\": \"cat\"}}}");
     folder.write("clash.json", "{\"mcpServers\": {\"a b\": {\"command\": \"cat\"}, \"a.b\": {\"command\": \"cat\"}}}");
     folder.write("none.json", "{\"theme\": \"dark\"}");
+    folder.write("no_servers.json", "{\"mcpServers\": {}, \"projects\": {\"/a\": {\"mcpServers\": {}}}}");
+    folder.write("empty.json", " \n");
+    folder.write("broken.json", "{\"mcpServers\": {");
     for (name, reason) in [
         ("same.json", "has an MCP server named `fs` already"),
         ("clash.json", "`a b` and `a.b` would both be named `a_b`"),
         ("none.json", "has no MCP servers"),
+        ("no_servers.json", "has no MCP servers"),
+        ("empty.json", "it is empty"),
+        ("broken.json", "it is not JSON: EOF"),
         ("missing.json", "cannot import"),
     ] {
         let ran = run_toolhub(folder.path(), &["mcp", "import", name], &[]);
         assert_eq!((ran.code, folder.read("toolhub.toml").as_str()), (2, config), "{}", ran.err);
         assert!(ran.err.contains(reason), "{}", ran.err);
     }
+}
+
+#[test]
+fn comments_and_trailing_commas_of_vs_code_are_read() {
+    let text =
+        "// my servers\n{\"servers\": {\n  /* files */ \"fs\": {\"command\": \"cat\", \"args\": [\"//x\",],},\n},}\n";
+    let (config, _) = import("mcp.json", text);
+    assert!(config.contains("[mcp_servers.fs]\ncommand = \"cat\"\nargs = [\"//x\"]\n"), "{config}");
+}
+
+#[test]
+fn servers_of_the_projects_of_claude_code_are_imported_too() {
+    let fs = |root: &str| json!({"command": "cat", "args": [root]});
+    let web = json!({"type": "http", "url": "https://mcp.example/mcp"});
+    let document = json!({
+        "mcpServers": {"fs": fs("/")},
+        "projects": {
+            "/home/me/shop": {"mcpServers": {"fs": fs("/shop"), "web": web}, "history": []},
+            "/home/me/site": {"mcpServers": {"fs": fs("/site"), "web": web}},
+            "/home/me/none": {"mcpServers": {}},
+        },
+    });
+    let (config, said) = import(".claude.json", &document.to_string());
+    let sections: Vec<&str> = config.lines().filter(|line| line.starts_with('[')).collect();
+    let expected = ["[mcp_servers.fs]", "[mcp_servers.fs_shop]", "[mcp_servers.web]", "[mcp_servers.fs_site]"];
+    assert_eq!(sections, expected);
+    assert!(config.contains("args = [\"/shop\"]\ncwd = \"/home/me/shop\"\n"), "{config}");
+    assert!(said.contains("`fs_shop` is a server of the project /home/me/shop"), "{said}");
+}
+
+#[test]
+fn a_later_import_does_not_share_a_variable_that_may_have_another_value() {
+    let folder = TempFolder::new();
+    folder.write("toolhub.toml", "# mine\n");
+    let imports = |name: &str, token: &str, variables: &[(&str, &str)]| {
+        let server = json!({"command": "cat", "env": {"API_TOKEN": token}});
+        folder.write("a.json", &json!({"mcpServers": {name: server}}).to_string());
+        let ran = run_toolhub(folder.path(), &["mcp", "import", "a.json"], variables);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let config = folder.read("toolhub.toml");
+        config.rsplit("{ env = \"").next().and_then(|rest| rest.split('"').next()).map(String::from).unwrap()
+    };
+    assert_eq!(imports("one", "hunter22", &[]), "API_TOKEN");
+    assert_eq!(imports("two", "hunter23", &[]), "TWO_API_TOKEN");
+    assert_eq!(imports("three", "hunter22", &[("API_TOKEN", "hunter22")]), "API_TOKEN");
+    assert_eq!(imports("four", "hunter24", &[("FOUR_API_TOKEN", "hunter25")]), "FOUR_API_TOKEN_2");
 }

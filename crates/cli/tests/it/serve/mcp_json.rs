@@ -57,7 +57,7 @@ fn mistakes_in_imported_servers_are_told_with_their_places() {
     for expected in [
         "there are two MCP servers named `t`: the other is at .mcp.json as TOML:1:",
         "toolhub.toml:3:",
-        "broken.json is not JSON",
+        "broken.json: it is not JSON",
         "cannot use none.json: it has no MCP servers",
         "cannot read missing.json",
         "NOT_SET_ANYWHERE",
