@@ -8,14 +8,12 @@ mod built_tools;
 mod dependencies;
 mod error;
 mod reserved_names;
+mod source_names;
 mod source_tools;
 mod tools;
 mod toolset;
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use smol_str::SmolStr;
@@ -25,6 +23,8 @@ pub use builder::ToolBuilder;
 pub(crate) use built_tools::BuiltTools;
 pub use error::RegistryError;
 pub(crate) use error::join_lines;
+pub use source_names::DuplicateSource;
+use source_names::SourceNames;
 pub(crate) use source_tools::SourceReplacement;
 pub use tools::{ToolFilter, Tools};
 pub use toolset::Toolset;
@@ -49,25 +49,17 @@ pub struct Registry {
 #[derive(Default)]
 struct RegistrySettings {
     policies: Arc<PolicySet>,
-    /// The names that sources may add, by source.
-    sources: HashMap<SmolStr, Vec<Glob>>,
+    sources: SourceNames,
 }
 
 impl RegistrySettings {
-    /// Whether a source may still add a tool of this name.
-    fn may_be_added(&self, name: &ToolName) -> bool {
-        self.sources.values().flatten().any(|names| names.matches(name))
-    }
-
     /// Declares the sources that have the names of their tools.
     fn declare_sourced(&mut self, new: &mut BuiltTools) {
         for name in &new.sourced {
-            match self.sources.entry(SmolStr::new(name.as_str())) {
-                Entry::Vacant(vacant) => drop(vacant.insert(Glob::new(name.as_str()).into_iter().collect())),
-                Entry::Occupied(_) => {
-                    let reason = format!("there is a source of tools named `{name}`; choose another name");
-                    new.problems.push(RegistryError::Refused { tool: name.clone(), reason });
-                }
+            let names = Glob::new(name.as_str()).into_iter().collect();
+            if self.sources.add(&SmolStr::new(name.as_str()), names).is_err() {
+                let reason = format!("there is a source of tools named `{name}`; choose another name");
+                new.problems.push(RegistryError::Refused { tool: name.clone(), reason });
             }
         }
     }
@@ -121,7 +113,7 @@ impl Registry {
         let mut settings = self.lock_settings();
         let (current, sources) = (settings.policies.clone(), settings.sources.clone());
         settings.policies = policies.map_or_else(|| current.clone(), Arc::new);
-        removed_sources.iter().for_each(|source| drop(settings.sources.remove(source)));
+        removed_sources.iter().for_each(|source| settings.sources.remove(source));
         settings.declare_sourced(&mut new);
         let before = self.snapshot();
         let of_sources: Vec<ToolName> =
@@ -160,22 +152,35 @@ impl Registry {
         removed
     }
 
-    /// Declares a source and the names it may add: other tools may depend on these before they exist. Returns whether the name of the
-    /// source is new.
-    pub(crate) fn add_source(&self, source: &SmolStr, names: Vec<Glob>) -> bool {
+    /// Declares a source and the names it may add: other tools may depend on these before they exist. Removes tools of other sources
+    /// that have such a name. Returns the snapshots before and after.
+    pub(crate) fn add_source(
+        &self,
+        source: &SmolStr,
+        names: Vec<Glob>,
+    ) -> Result<(Arc<Tools>, Arc<Tools>), DuplicateSource> {
         let mut settings = self.lock_settings();
-        let is_new = !settings.sources.contains_key(source);
-        if is_new {
-            settings.sources.insert(source.clone(), names);
-        }
-        is_new
+        settings.sources.add(source, names)?;
+        Ok(self.remove_misplaced(&settings))
     }
 
-    /// Replaces the names that a source may add; its tools stay.
-    pub(crate) fn rename_source_tools(&self, source: &SmolStr, names: Vec<Glob>) {
-        if let Some(declared) = self.lock_settings().sources.get_mut(source) {
-            *declared = names;
+    /// Replaces the names that a source may add; its tools stay. Removes tools of other sources that have such a name.
+    pub(crate) fn rename_source_tools(&self, source: &SmolStr, names: Vec<Glob>) -> (Arc<Tools>, Arc<Tools>) {
+        let mut settings = self.lock_settings();
+        settings.sources.replace(source, names);
+        self.remove_misplaced(&settings)
+    }
+
+    /// Removes the tools of sources whose names belong to another source by now. Returns the snapshots before and after.
+    fn remove_misplaced(&self, settings: &RegistrySettings) -> (Arc<Tools>, Arc<Tools>) {
+        let before = self.snapshot();
+        let misplaced = settings.sources.misplaced(&before);
+        if misplaced.is_empty() {
+            return (before.clone(), before);
         }
+        let after = Arc::new(before.without_all(&misplaced));
+        self.current.store(after.clone());
+        (before, after)
     }
 
     /// Removes a source with its tools.

@@ -31,7 +31,14 @@ pub(super) fn merge(config: &Config, stored: &BTreeMap<String, Value>) -> McpSer
     for (name, request) in stored.iter().filter(|(name, _)| !config.mcp_servers.contains_key(*name)) {
         // Its tools may depend on others that are not known yet.
         match build(name, request, &config.server.tool_hosts, |_| true) {
-            Ok(plan) => drop(servers.insert(name.clone(), plan)),
+            Ok(plan) => match servers.iter().find(|(other, theirs)| theirs.has_same_prefix(other, &plan, name)) {
+                Some((other, _)) => tracing::warn!(
+                    server = name,
+                    other,
+                    "skipped an MCP server added over the API: another one has the same prefix"
+                ),
+                None => drop(servers.insert(name.clone(), plan)),
+            },
             Err(error) => tracing::warn!(server = name, %error, "skipped an MCP server added over the API"),
         }
     }

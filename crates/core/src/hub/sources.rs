@@ -25,7 +25,12 @@ pub use info::{
 };
 
 use super::{ChangeSummary, ToolHub};
-use crate::{link::Link, registry::ToolBuilder, tasks};
+use crate::{
+    link::Link,
+    registry::{ToolBuilder, Tools},
+    tasks,
+};
+pub use crate::registry::DuplicateSource;
 use toolhub_storage::latency::Latency;
 use toolhub_types::{language::Language, policy::Glob, tool::Kind};
 
@@ -84,11 +89,6 @@ pub trait ToolSource: Any + Send + Sync {
     }
 }
 
-/// Why a source cannot be added.
-#[derive(Debug, thiserror::Error)]
-#[error("there is a source of tools named `{0}` already; choose another name")]
-pub struct DuplicateSource(pub String);
-
 /// The sources of a hub, by name.
 #[derive(Default)]
 struct SourceTable(Mutex<BTreeMap<SmolStr, SourceEntry>>);
@@ -144,26 +144,27 @@ impl ToolHub {
     /// Adds a source and starts it.
     ///
     /// # Errors
-    /// When there is a source of this name.
+    /// When there is a source of this name, or one whose tools have the same names.
     pub fn add_source(&self, source: Arc<dyn ToolSource>) -> Result<(), DuplicateSource> {
-        self.declare_source(&*source)?;
+        let changed = self.declare_source(&*source)?;
+        self.finish_declaration(&*source, changed);
         self.start_source(source, Owner::Hub);
         Ok(())
     }
 
-    /// Makes the names known that a source may add.
-    pub(super) fn declare_source(&self, source: &dyn ToolSource) -> Result<(), DuplicateSource> {
-        let name = SmolStr::new(source.name());
-        match self.engine.registry.add_source(&name, source.tool_names()) {
-            true => Ok(()),
-            false => Err(DuplicateSource(name.into())),
-        }
+    /// Makes the names known that a source may add. Tools of other sources that have such a name are removed.
+    pub(super) fn declare_source(
+        &self,
+        source: &dyn ToolSource,
+    ) -> Result<(Arc<Tools>, Arc<Tools>), DuplicateSource> {
+        self.engine.registry.add_source(&SmolStr::new(source.name()), source.tool_names())
     }
 
     /// Reads again which names a source may add, after its settings have changed.
     pub fn redeclare_source(&self, name: &str) {
         if let Some(source) = self.source(name) {
-            self.engine.registry.rename_source_tools(&name.into(), source.tool_names());
+            let changed = self.engine.registry.rename_source_tools(&name.into(), source.tool_names());
+            self.finish_declaration(&*source, changed);
         }
     }
 
@@ -189,13 +190,33 @@ impl ToolHub {
     /// Returns what changed; `None` if there is no such source.
     pub async fn remove_source(&self, name: &str) -> Option<ChangeSummary> {
         let entry = self.source_table().lock().remove(name)?;
+        let removed = entry.source.clone();
         let (before, after) = self.engine.registry.remove_source(&name.into());
         self.engine.source_lists.replace(&name.into(), None);
         let summary = self.finish_change(&before, &after).await;
         entry.stop().await;
         // It may have replaced its lists once more before it stopped.
         self.engine.source_lists.replace(&name.into(), None);
+        self.names_changed(&*removed);
         Some(summary)
+    }
+
+    /// Closes what tools of other sources held that a source has removed by its declaration.
+    fn finish_declaration(&self, source: &dyn ToolSource, (before, after): (Arc<Tools>, Arc<Tools>)) {
+        if !Arc::ptr_eq(&before, &after) {
+            let hub = self.clone();
+            // The shutdown waits for it.
+            self.engine.background_tasks.spawn(async move { hub.finish_change(&before, &after).await });
+            self.names_changed(source);
+        }
+    }
+
+    /// A source was added or removed: sources whose patterns include its names may have lost or gained some of them.
+    fn names_changed(&self, changed: &dyn ToolSource) {
+        let names = changed.tool_names();
+        let includes = |pattern: &Glob| names.iter().any(|name| pattern.matches(name.as_str()));
+        let concerned = self.sources().into_iter().filter(|other| other.tool_names().iter().any(includes));
+        concerned.for_each(|other| other.refresh());
     }
 
     /// Stops sources whose tools were removed already.

@@ -21,7 +21,7 @@ pub(super) fn check(
         let Some(tool) = tools.get(name) else { continue };
         let mut reported = HashSet::new();
         let is_missing =
-            |base: &&ToolName| tools.get(base).is_none() && !failed.contains(base) && !settings.may_be_added(base);
+            |base: &&ToolName| tools.get(base).is_none() && !failed.contains(base) && !settings.sources.may_be_added(base);
         for missing in tool.definition.depends_on.names().filter(is_missing).filter(|base| reported.insert(*base)) {
             let (tool, missing, suggestions) = (name.clone(), missing.clone(), tools.suggest(missing));
             problems.push(RegistryError::UnknownDependency { tool, missing, suggestions });

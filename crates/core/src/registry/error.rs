@@ -31,6 +31,14 @@ pub enum RegistryError {
         /// The source.
         owner: String,
     },
+    /// The name belongs to the tools of another source, whether that has such a tool or not.
+    #[error("the name `{tool}` is reserved for the tools of `{owner}`")]
+    NameOfSource {
+        /// The tool.
+        tool: ToolName,
+        /// The other source.
+        owner: String,
+    },
     /// A source may not add a tool of this name.
     #[error("`{owner}` may not add a tool named `{tool}`")]
     NotOfSource {
@@ -108,6 +116,7 @@ impl RegistryError {
             Self::ReservedName { name: tool, .. }
             | Self::Duplicate(tool)
             | Self::OwnedBySource { tool, .. }
+            | Self::NameOfSource { tool, .. }
             | Self::NotOfSource { tool, .. }
             | Self::Parameters { tool, .. }
             | Self::Output { tool, .. }

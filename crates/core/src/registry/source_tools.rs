@@ -25,13 +25,14 @@ pub(super) fn replace(
     settings: &RegistrySettings,
 ) -> SourceReplacement {
     let BuiltTools { tools, problems: mut refused, .. } = new;
-    let allowed = settings.sources.get(source).map(Vec::as_slice).unwrap_or_default();
     let (mut seen, mut changed) = (HashSet::new(), Vec::new());
     let mut obsolete: HashSet<ToolName> = before.names_of_source(source).into_iter().collect();
     for tool in tools {
         let name = &tool.definition.name;
-        let conflict = if !allowed.iter().any(|names| names.matches(name)) {
+        let conflict = if !settings.sources.allows(source, name) {
             Some(RegistryError::NotOfSource { tool: name.clone(), owner: source.to_string() })
+        } else if let Some(owner) = settings.sources.other_owner(source, name) {
+            Some(RegistryError::NameOfSource { tool: name.clone(), owner: owner.to_string() })
         } else if !seen.insert(name.clone()) {
             Some(RegistryError::Duplicate(name.clone()))
         } else {

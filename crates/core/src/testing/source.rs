@@ -169,6 +169,10 @@ impl ToolSource for TestSource {
         lock(&self.state).actions.push(format!("watch {}", uris.join(" ")));
     }
 
+    fn refresh(&self) {
+        lock(&self.state).actions.push("refresh".into());
+    }
+
     fn operations(&self) -> Vec<(&'static str, Latency)> {
         vec![("tools/call", lock(&self.state).calls.latency())]
     }

@@ -270,3 +270,42 @@ async fn lifting_maintenance_does_not_make_a_tool_available_that_is_not_connecte
     let expected = [("fs__a".into(), unavailable, maintenance), ("fs__a".into(), maintenance, unavailable)];
     assert_eq!(changes, expected, "a tool that waits for approval is in maintenance all the time");
 }
+
+#[tokio::test]
+async fn a_name_belongs_to_the_source_with_the_longest_prefix_whichever_is_connected_first() {
+    for is_first in [true, false] {
+        let ((short, mut short_control), (long, mut long_control)) = (TestSource::new("a"), TestSource::new("a__b"));
+        let hub = ToolHub::builder().source(short).source(long).build().await.unwrap();
+        let (short, long) = (short_control.handle().await, long_control.handle().await);
+        let list_short = async || texts(&short.replace_tools(vec![plain("a__b__c"), plain("a__c")]).await);
+        let mut refused = if is_first { list_short().await } else { Vec::new() };
+        assert_eq!(long.replace_tools(vec![plain("a__b__c")]).await.len(), 0);
+        if !is_first {
+            refused = list_short().await;
+        }
+        assert_eq!(refused, ["the name `a__b__c` is reserved for the tools of `a__b`"]);
+        assert_eq!(names(&hub), ["a__b__c", "a__c"]);
+        assert_eq!(hub.get("a__b__c").unwrap().source(), Some("a__b"));
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_is_added_later_gets_the_names_that_belong_to_it() {
+    let (short, mut control) = TestSource::new("a");
+    let hub = ToolHub::builder().source(short).build().await.unwrap();
+    let short = control.handle().await;
+    assert_eq!(short.replace_tools(vec![plain("a__b__c"), plain("a__c")]).await.len(), 0);
+    let (long, mut long_control) = TestSource::new("a__b");
+    hub.add_source(Arc::new(long)).unwrap();
+    assert_eq!(names(&hub), ["a__c"], "the tool of the other source is gone before the new one is connected");
+    assert_eq!(control.actions(), ["refresh"]);
+    let long = long_control.handle().await;
+    assert_eq!(long.replace_tools(vec![plain("a__b__c")]).await.len(), 0);
+    hub.remove_source("a__b").await.unwrap();
+    assert_eq!(control.actions(), ["refresh", "refresh"]);
+    assert_eq!(short.replace_tools(vec![plain("a__b__c"), plain("a__c")]).await.len(), 0);
+    let (git, mut other) = TestSource::new("git");
+    hub.add_source(Arc::new(git)).unwrap();
+    drop(other.handle().await);
+    assert_eq!(control.actions().len(), 2, "another prefix concerns nothing");
+}

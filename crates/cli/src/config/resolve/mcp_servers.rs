@@ -87,14 +87,17 @@ fn add_tool(
 /// Reports a prefix that another server has too, or that a tool of the config has in its name.
 fn check_prefix(name: &str, raw: &RawServers, tools: &Tools, diagnostics: &mut Diagnostics<'_>) {
     let prefix = raw[name].tool_prefix(name);
-    if prefix.is_empty() {
-        return;
-    }
     let at = Path::of(["mcp_servers", name]);
     let is_same = |(other, server): &(&String, &McpServerConfig)| server.tool_prefix(other) == prefix;
     if let Some((first, _)) = raw.iter().take_while(|(other, _)| *other != name).find(is_same) {
-        let message = format!("the tools of `{first}` and `{name}` have the same prefix, `{prefix}`");
+        let message = match prefix {
+            "" => format!("the tools of `{first}` and `{name}` both have no prefix"),
+            prefix => format!("the tools of `{first}` and `{name}` have the same prefix, `{prefix}`"),
+        };
         diagnostics.report(&at, message, "set another `prefix` for one of them");
+    }
+    if prefix.is_empty() {
+        return;
     }
     let start = format!("{prefix}__");
     if let Some(tool) = tools.keys().find(|tool| tool.starts_with(&start)) {
@@ -103,9 +106,8 @@ fn check_prefix(name: &str, raw: &RawServers, tools: &Tools, diagnostics: &mut D
     }
 }
 
-/// The server that may have a tool of this name. One with a matching prefix comes before those without a prefix, and one that is
-/// enabled before others.
+/// The server that may have a tool of this name: the one with the longest matching prefix.
 pub(super) fn server_of<'a>(tool: &str, raw: &'a RawServers) -> Option<(&'a String, &'a McpServerConfig)> {
     let matching = raw.iter().filter(|(name, server)| server.may_have_tool(name, tool));
-    matching.max_by_key(|(name, server)| (!server.tool_prefix(name).is_empty(), server.enabled))
+    matching.max_by_key(|(name, server)| server.tool_prefix(name).len())
 }

@@ -243,6 +243,12 @@ impl McpServerPlan {
         self.raw.enabled
     }
 
+    /// Whether the tools of the server `name` and of another one begin with the same prefix.
+    #[must_use]
+    pub fn has_same_prefix(&self, name: &str, other: &Self, other_name: &str) -> bool {
+        self.raw.tool_prefix(name) == other.raw.tool_prefix(other_name)
+    }
+
     /// Whether the server `name` may have a tool of this name.
     #[must_use]
     pub fn may_have_tool(&self, name: &str, tool: &str) -> bool {
