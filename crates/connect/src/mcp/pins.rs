@@ -3,7 +3,10 @@
 //! In: definitions. Out: rows of the table `mcp_servers`, one for the server and one per tool, and which definitions differ from
 //! them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
@@ -21,6 +24,8 @@ use super::{catalog::SentDefinition, era::Era};
 
 /// The layout of the rows.
 const LAYOUT: u32 = 1;
+/// Why a definition waits that may be the approved one.
+pub(super) const UNREADABLE_PIN: &str = "the stored definition that was approved cannot be read";
 /// Number of rows written together.
 const BATCH_SIZE: usize = 100;
 
@@ -42,8 +47,34 @@ pub(super) struct ServerMemory {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Remembered {
     pub(super) era: Option<Era>,
-    /// The approved definitions by name; `None` if the server was never seen.
-    pub(super) pins: Option<BTreeMap<String, SentDefinition>>,
+    /// The approved definitions; `None` if the server was never seen.
+    pub(super) pins: Option<Pins>,
+}
+
+/// The approved definitions of a server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pins {
+    by_name: BTreeMap<String, SentDefinition>,
+    /// The ids of rows that cannot be read. They are no approvals.
+    unreadable: BTreeSet<String>,
+}
+
+impl Pins {
+    /// The definitions that are not approved.
+    pub(super) fn pending<'a>(
+        &self,
+        server: &str,
+        definitions: impl Iterator<Item = (&'a str, &'a SentDefinition)>,
+    ) -> Vec<PendingDefinition> {
+        let changed = definitions.filter(|(name, definition)| self.by_name.get(*name) != Some(*definition));
+        let pending = changed.map(|(name, definition)| PendingDefinition {
+            name: name.to_owned(),
+            approved: self.by_name.get(name).cloned(),
+            is_unreadable: self.unreadable.contains(&pin_id(server, name)),
+            current: definition.clone(),
+        });
+        pending.collect()
+    }
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -67,10 +98,17 @@ struct PinRow {
 pub(super) struct PendingDefinition {
     pub(super) name: String,
     pub(super) approved: Option<SentDefinition>,
+    /// Whether there is an approved one that cannot be read.
+    pub(super) is_unreadable: bool,
     pub(super) current: SentDefinition,
 }
 
 impl PendingDefinition {
+    /// Whether no definition of this name was approved before.
+    pub(super) fn is_new(&self) -> bool {
+        self.approved.is_none() && !self.is_unreadable
+    }
+
     pub(super) fn change(&self) -> DefinitionChange {
         let differences = match &self.approved {
             Some(approved) => approved.differences(&self.current),
@@ -78,7 +116,7 @@ impl PendingDefinition {
         };
         DefinitionChange {
             name: self.name.clone(),
-            is_new: self.approved.is_none(),
+            is_new: self.is_new(),
             differences,
             digest: self.current.digest(),
         }
@@ -93,20 +131,24 @@ impl ServerMemory {
     pub(super) async fn load(&self, now: Timestamp) -> Result<Remembered, StoreError> {
         // The row of the server itself has its name as id, which is a prefix of the others.
         let scan = Scan::new(Table::McpServers, Scope::Partition(partition())).prefix(&self.server);
-        let (mut server, mut pins) = (ServerRow::default(), BTreeMap::new());
+        let (mut server, mut pins) = (ServerRow::default(), Pins::default());
         for (key, row) in read_all(&*self.store, scan, now).await? {
             match key.id.strip_prefix(self.server.as_str()) {
-                Some("") => server = serde_json::from_slice(&row.value).unwrap_or_default(),
-                Some(rest) if rest.starts_with('/') => {
-                    // A row that cannot be read is no approval: its tool waits for one.
-                    if let Ok(PinRow { name, definition }) = serde_json::from_slice(&row.value) {
-                        pins.insert(name, definition);
-                    }
+                // The server was seen, so that what is not known to be approved waits.
+                Some("") => {
+                    let unreadable = |_| ServerRow { era: None, is_pinned: true };
+                    server = serde_json::from_slice(&row.value).unwrap_or_else(unreadable);
                 }
+                Some(rest) if rest.starts_with('/') => match serde_json::from_slice(&row.value) {
+                    Ok(PinRow { name, definition }) => drop(pins.by_name.insert(name, definition)),
+                    Err(_) => drop(pins.unreadable.insert(key.id.to_string())),
+                },
                 _ => {}
             }
         }
-        Ok(Remembered { era: server.era, pins: server.is_pinned.then_some(pins) })
+        // The row of the server may be lost, or not written yet when the hub was killed.
+        let is_pinned = server.is_pinned || !pins.by_name.is_empty() || !pins.unreadable.is_empty();
+        Ok(Remembered { era: server.era, pins: is_pinned.then_some(pins) })
     }
 
     async fn forget(&self, now: Timestamp) -> Result<(), StoreError> {
@@ -135,25 +177,39 @@ impl ServerMemory {
         self.commit(vec![self.put(self.server.clone(), &row)], now).await
     }
 
+    /// Stores the definitions of a server that is seen for the first time as approved.
+    pub(super) async fn save_first(
+        &self,
+        era: Option<Era>,
+        pins: Vec<(String, SentDefinition)>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let server = self.put(self.server.clone(), &ServerRow { era, is_pinned: true });
+        self.save([server].into_iter().chain(self.pin_writes(pins)), now).await
+    }
+
     /// Stores definitions as approved.
     pub(super) async fn save_pins(
         &self,
         pins: Vec<(String, SentDefinition)>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut writes = Vec::new();
-        for (name, definition) in pins {
-            writes.push(self.put(self.pin_id(&name), &PinRow { name, definition }));
-            if writes.len() == BATCH_SIZE {
-                self.commit(std::mem::take(&mut writes), now).await?;
-            }
-        }
-        self.commit(writes, now).await
+        self.save(self.pin_writes(pins), now).await
     }
 
-    /// The name of a tool may be long and contain anything.
-    fn pin_id(&self, tool: &str) -> String {
-        format!("{}/{}", self.server, digest::hash_json(&tool.into()))
+    fn pin_writes(&self, pins: Vec<(String, SentDefinition)>) -> impl Iterator<Item = Write> {
+        pins.into_iter().map(|(name, definition)| self.put(pin_id(&self.server, &name), &PinRow { name, definition }))
+    }
+
+    async fn save(&self, writes: impl Iterator<Item = Write>, now: Timestamp) -> Result<(), StoreError> {
+        let mut batch = Vec::new();
+        for write in writes {
+            batch.push(write);
+            if batch.len() == BATCH_SIZE {
+                self.commit(std::mem::take(&mut batch), now).await?;
+            }
+        }
+        self.commit(batch, now).await
     }
 
     fn put(&self, id: String, row: &impl Serialize) -> Write {
@@ -175,6 +231,11 @@ impl ServerMemory {
         }
         self.store.commit(Batch { writes, ..Batch::new(partition()) }, now).await.map(drop)
     }
+}
+
+/// The id of the row of a tool, whose name may be long and contain anything.
+fn pin_id(server: &str, tool: &str) -> String {
+    format!("{server}/{}", digest::hash_json(&tool.into()))
 }
 
 fn partition() -> Partition {

@@ -2,10 +2,7 @@
 //!
 //! In: a catalog. Out: registered tools, tools that wait for approval, and tools in quarantine, all in the status of the source.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use serde_json::json;
 use toolhub_core::{
@@ -14,9 +11,9 @@ use toolhub_core::{
 };
 
 use super::{
-    catalog::{Catalog, ListedTool, SentDefinition},
+    catalog::{Catalog, ListedTool},
     executor::McpExecutor,
-    pins::{PendingDefinition, ServerMemory},
+    pins::{PendingDefinition, ServerMemory, UNREADABLE_PIN},
     readers,
     server::SingleTools,
     source::McpSource,
@@ -80,8 +77,8 @@ async fn register_catalog(
     catalog: &Catalog,
 ) -> Result<(), StoreError> {
     let pending = find_pending(source, hub, catalog).await?;
-    let is_pending = |tool: &ListedTool| pending.iter().any(|pending| pending.name == tool.original_name);
-    let builders = catalog.tools.iter().map(|tool| builder(source, tool, is_pending(tool)));
+    let find_pending = |tool: &ListedTool| pending.iter().find(|pending| pending.name == tool.original_name);
+    let builders = catalog.tools.iter().map(|tool| builder(source, tool, find_pending(tool)));
     let readers = readers::wanted(source);
     // First those that read: a tool of the server with such a name is refused.
     let builders = readers.builders(source).into_iter().chain(builders).collect();
@@ -89,10 +86,12 @@ async fn register_catalog(
     let mut tools = Vec::new();
     for tool in &catalog.tools {
         let is_refused = refused.iter().find(|problem| problem.concerns(&tool.name));
-        let (state, reason) = match is_refused {
-            Some(problem) => (SourceToolState::Quarantined, Some(problem.to_string())),
-            None if is_pending(tool) => (SourceToolState::PendingApproval, None),
-            None => (SourceToolState::Registered, None),
+        let (state, reason) = match (is_refused, find_pending(tool)) {
+            (Some(problem), _) => (SourceToolState::Quarantined, Some(problem.to_string())),
+            (None, Some(pending)) => {
+                (SourceToolState::PendingApproval, pending.is_unreadable.then(|| UNREADABLE_PIN.into()))
+            }
+            (None, None) => (SourceToolState::Registered, None),
         };
         let tool_name = is_refused.is_none().then(|| tool.name.clone());
         tools.push(SourceTool { name: tool.original_name.clone(), tool_name, state, reason });
@@ -145,34 +144,24 @@ async fn find_pending(
     let Some(pins) = remembered.pins else {
         let definitions = catalog.definitions().into_iter();
         let all = definitions.map(|(name, definition)| (name.to_owned(), definition.clone())).collect();
-        memory.save_pins(all, hub.now()).await?;
-        if let Some(connection) = source.connections.current() {
-            memory.save_server(connection.facts().era, true, hub.now()).await?;
-        }
+        // Also if the connection has ended by now: otherwise a server could change its definitions by exiting.
+        let era = source.status().facts.as_ref().map(|facts| facts.era);
+        memory.save_first(era, all, hub.now()).await?;
         return Ok(Vec::new());
     };
+    let compared = pins.pending(&source.server.name, catalog.definitions().into_iter());
     let single = source.single_tools();
     // The owner has asked for these by name, and sees them for the first time.
     let is_asked_for = |tool: &PendingDefinition| {
-        tool.approved.is_none() && single.settings.values().any(|named| named.tool == tool.name)
+        tool.is_new() && single.settings.values().any(|named| named.tool == tool.name)
     };
-    let (asked_for, pending): (Vec<_>, Vec<_>) = compare(&pins, catalog).into_iter().partition(is_asked_for);
+    let (asked_for, pending): (Vec<_>, Vec<_>) = compared.into_iter().partition(is_asked_for);
     let asked_for = asked_for.into_iter().map(|tool| (tool.name, tool.current)).collect();
     memory.save_pins(asked_for, hub.now()).await?;
     Ok(pending)
 }
 
-fn compare(pins: &BTreeMap<String, SentDefinition>, catalog: &Catalog) -> Vec<PendingDefinition> {
-    let changed = catalog.definitions().into_iter().filter(|(name, definition)| pins.get(*name) != Some(*definition));
-    let pending = changed.map(|(name, definition)| PendingDefinition {
-        name: name.to_owned(),
-        approved: pins.get(name).cloned(),
-        current: definition.clone(),
-    });
-    pending.collect()
-}
-
-fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuilder {
+fn builder(source: &McpSource, tool: &ListedTool, pending: Option<&PendingDefinition>) -> ToolBuilder {
     let server = &source.server;
     let executor = McpExecutor {
         connections: source.connections.clone(),
@@ -200,12 +189,14 @@ fn builder(source: &McpSource, tool: &ListedTool, is_pending: bool) -> ToolBuild
         Some(refine) => refine(builder).annotations(|own| tool.denials.apply(&tool.annotations, own)),
         None => builder,
     };
-    if is_pending {
-        let name = &server.name;
-        builder.pending_approval(format!(
-            "`toolhub mcp diff {name}` shows what changed, `toolhub mcp approve {name}` accepts it"
-        ))
-    } else {
-        builder
+    match pending {
+        Some(pending) => {
+            let name = &server.name;
+            let why = if pending.is_unreadable { format!("{UNREADABLE_PIN}; ") } else { String::new() };
+            builder.pending_approval(format!(
+                "{why}`toolhub mcp diff {name}` shows what changed, `toolhub mcp approve {name}` accepts it"
+            ))
+        }
+        None => builder,
     }
 }

@@ -244,6 +244,8 @@ def handle(message):
     elif method == "tools/list" and "TOOLS" in os.environ:
         with open(os.environ["TOOLS"]) as file:
             send(id=id, result={"tools": json.load(file)})
+        if "exit-after-list" in flags:
+            os._exit(0)
     elif method == "tools/list":
         page = int(params.get("cursor") or 0)
         following = {} if page == 2 else {"nextCursor": str(page + 1)}
