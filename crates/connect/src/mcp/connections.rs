@@ -179,7 +179,8 @@ impl Connections {
             }
             let tenant = context.tenant();
             let connection = self.for_tenant(tenant).await?;
-            Ok(CallConnection { connection, instance: None, is_of_tenant: *tenant != Tenant::default() })
+            let owner = if *tenant == Tenant::default() { ConnectionOwner::Supervisor } else { ConnectionOwner::Tenant };
+            Ok(CallConnection { connection, instance: None, owner })
         };
         context.wait_before_start(connecting).await?
     }
@@ -195,7 +196,7 @@ impl Connections {
             instance.discard(CONNECTION_LOST);
             instance = get_or_open().await?;
         }
-        Ok(CallConnection { connection: instance.clone(), instance: Some(instance), is_of_tenant: false })
+        Ok(CallConnection { connection: instance.clone(), instance: Some(instance), owner: ConnectionOwner::Thread })
     }
 
     async fn open_for_thread(&self) -> Result<Arc<Connection>, ToolError> {
@@ -292,8 +293,16 @@ impl Connections {
 pub(super) struct CallConnection {
     connection: Arc<Connection>,
     instance: Option<SharedInstanceGuard<Arc<Connection>>>,
-    /// Whether one tenant has it, so that its loss says nothing about the others.
-    is_of_tenant: bool,
+    owner: ConnectionOwner,
+}
+
+/// Who uses a connection, and is concerned by its loss.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ConnectionOwner {
+    /// The supervisor and the default tenant.
+    Supervisor,
+    Tenant,
+    Thread,
 }
 
 impl CallConnection {
@@ -301,7 +310,12 @@ impl CallConnection {
     pub(super) fn request_error(&self, error: RequestError, read_only: bool) -> ToolError {
         let is_lost = matches!(error, RequestError::Lost(_) | RequestError::NotSent(_));
         let error = self.secrets().all.error(error::request_error(error, read_only));
-        if is_lost && self.is_of_tenant { error.uncounted() } else { error }
+        match self.owner {
+            ConnectionOwner::Tenant if is_lost => error.uncounted(),
+            // A thread whose calls end its process again and again does not keep the tool from other threads.
+            ConnectionOwner::Thread if is_lost => error.of_thread(),
+            _ => error,
+        }
     }
 
     /// Records in the connection state of the tool whether the session goes on after a call.

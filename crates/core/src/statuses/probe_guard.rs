@@ -55,6 +55,7 @@ pub(crate) struct FailureDetails {
     text: String,
     /// Whether it failed while connecting.
     connecting: bool,
+    of_thread: bool,
 }
 
 impl HealthVerdict {
@@ -69,6 +70,7 @@ impl HealthVerdict {
                     kind: error.kind(),
                     text: error.to_string(),
                     connecting: error.connecting,
+                    of_thread: error.of_thread,
                 })
             }
             Err(_) => Self::Uncounted,
@@ -243,7 +245,7 @@ impl ProbeGuard {
 
     /// Decides whether a failure counts for the thread's record and for the shared one.
     async fn attribute_failure(&self, failure: FailureDetails) -> Result<(HealthSignal, HealthSignal), StoreError> {
-        let FailureDetails { kind, text, connecting } = failure;
+        let FailureDetails { kind, text, connecting, of_thread } = failure;
         let owner = self.thread.as_ref().and_then(|record| record.key.owner());
         let fingerprint = owner.map(|ThreadKey { tenant, thread }| ThreadFingerprint::new(tenant, thread));
         let mut shared = self.statuses.facts(&self.shared.key).unwrap_or_default();
@@ -258,6 +260,7 @@ impl ProbeGuard {
         let context = FailureContext {
             thread: fingerprint,
             connecting,
+            of_thread,
             probes_thread: self.thread.as_ref().is_some_and(is_probing),
             probes_shared: is_probing(&self.shared),
         };

@@ -41,6 +41,8 @@ pub struct ToolError {
     pub retry_after: Option<Duration>,
     /// Whether it happened while connecting.
     pub connecting: bool,
+    /// Whether it concerns only the thread of the call.
+    pub of_thread: bool,
     /// The problems of the arguments.
     pub problems: Vec<Problem>,
 }
@@ -84,6 +86,7 @@ impl ToolError {
             retryable: None,
             retry_after: None,
             connecting: false,
+            of_thread: false,
             problems: Vec::new(),
         }
     }
@@ -124,6 +127,14 @@ impl ToolError {
     #[must_use]
     pub fn connecting(mut self) -> Self {
         self.connecting = true;
+        self
+    }
+
+    /// Marks the error as one of something that only the thread of the call has, such as its own process: it counts in the thread's
+    /// record, also if others of its kind count in the shared one.
+    #[must_use]
+    pub fn of_thread(mut self) -> Self {
+        self.of_thread = true;
         self
     }
 

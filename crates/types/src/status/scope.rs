@@ -27,6 +27,8 @@ pub struct FailureContext {
     pub thread: Option<ThreadFingerprint>,
     /// Whether it failed while connecting, before any data of the thread could matter.
     pub connecting: bool,
+    /// Whether what failed belongs to the thread alone, such as a process of its own.
+    pub of_thread: bool,
     /// Whether it was the probe of the thread's record.
     pub probes_thread: bool,
     /// Whether it was the probe of the shared record.
@@ -69,7 +71,7 @@ pub fn failure_targets(
     let (counts_in_thread, counts_in_shared) = match kind.row().scope {
         FailureScope::None => (false, false),
         FailureScope::Thread => (true, false),
-        FailureScope::Shared => (false, true),
+        FailureScope::Shared => (context.of_thread, !context.of_thread),
         FailureScope::ThreadThenShared => {
             (true, context.connecting || shared.timed_out.iter().any(|thread| thread != own))
         }
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn connecting_and_probing_widen_the_scope_and_refusals_count_only_when_asked() {
+    fn connecting_and_probing_widen_the_scope_a_process_of_the_thread_narrows_it_and_refusals_count_only_when_asked() {
         let targets = |kind, context: &FailureContext, settings: &StatusSettings| {
             let targets = failure_targets(kind, context, &StatusRecord::default(), settings);
             (targets.thread, targets.shared)
@@ -162,6 +164,10 @@ mod tests {
         let probes = FailureContext { probes_thread: true, ..in_thread.clone() };
         assert_eq!(targets(ErrorKind::UpstreamError, &probes, &defaults), (true, true));
         assert_eq!(targets(ErrorKind::Cancelled, &probes, &defaults), (false, false));
+        let own_process = FailureContext { of_thread: true, ..in_thread.clone() };
+        assert_eq!(targets(ErrorKind::UpstreamError, &own_process, &defaults), (true, false));
+        let without_thread = FailureContext { thread: None, ..own_process };
+        assert_eq!(targets(ErrorKind::UpstreamError, &without_thread, &defaults), (false, true));
         let opted_in = StatusSettings { count_tool_errors: true, ..StatusSettings::default() };
         assert_eq!(targets(ErrorKind::ToolRefused, &in_thread, &opted_in), (true, false));
     }

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use toolhub_core::{
     ConnectionState, Effect, ErrorKind, Outcome, SourceConnection, SourceInfo, StateKind, ToolHub,
     ids::{Tenant, ThreadId},
+    status::ToolStatus,
 };
 
-use super::{HttpServer, TestServer, connected, connected_hub, info, source, tools, wait_connected, wait_for};
+use super::{HttpServer, TestServer, connected, connected_hub, info, shared_status, source, tools, wait_connected, wait_for};
 
 /// The text that a call in a thread returns.
 async fn text(hub: &ToolHub, tool: &str, thread: &str) -> String {
@@ -215,4 +216,20 @@ async fn threads_of_a_tenant_share_a_session_and_other_tenants_do_not() {
         let outcome = hub.call("t__count", json!({})).thread("t1").tenant(Tenant::new(tenant).unwrap()).await;
         assert_eq!(text_of(&outcome), expected);
     }
+}
+
+#[tokio::test]
+async fn the_processes_that_one_thread_loses_withhold_the_tool_from_this_thread_alone() {
+    let server = TestServer::new(&tools(&["exit", "count"]));
+    let hub = connected(server.server().per_thread()).await;
+    for _ in 0..3 {
+        let lost = hub.call("t__exit", json!({})).thread("t1").await;
+        assert_eq!(lost.error_kind(), Some(ErrorKind::UpstreamUnreachable), "{lost:#?}");
+    }
+    let withheld = hub.call("t__exit", json!({})).thread("t1").await;
+    assert_eq!(withheld.error_kind(), Some(ErrorKind::ToolFailedStatus), "{withheld:#?}");
+    assert_eq!(shared_status(&hub, "t__exit").await, ToolStatus::Available);
+    let stranger = Tenant::new("stranger").unwrap();
+    let of_stranger = hub.call("t__exit", json!({})).thread("t1").tenant(stranger).await;
+    assert_eq!(of_stranger.error_kind(), Some(ErrorKind::UpstreamUnreachable), "it is called");
 }

@@ -262,6 +262,7 @@ impl Scenario {
             let context = FailureContext {
                 thread: fingerprint,
                 connecting,
+                of_thread: false,
                 probes_thread: thread.is_some_and(|thread| probes[thread]),
                 probes_shared: probes[SHARED],
             };
