@@ -25,12 +25,12 @@ pub use info::{
 };
 
 use super::{ChangeSummary, ToolHub};
+pub use crate::registry::DuplicateSource;
 use crate::{
     link::Link,
     registry::{ToolBuilder, Tools},
     tasks,
 };
-pub use crate::registry::DuplicateSource;
 use toolhub_storage::latency::Latency;
 use toolhub_types::{language::Language, policy::Glob, tool::Kind};
 
@@ -153,10 +153,7 @@ impl ToolHub {
     }
 
     /// Makes the names known that a source may add. Tools of other sources that have such a name are removed.
-    pub(super) fn declare_source(
-        &self,
-        source: &dyn ToolSource,
-    ) -> Result<(Arc<Tools>, Arc<Tools>), DuplicateSource> {
+    pub(super) fn declare_source(&self, source: &dyn ToolSource) -> Result<(Arc<Tools>, Arc<Tools>), DuplicateSource> {
         self.engine.registry.add_source(&SmolStr::new(source.name()), source.tool_names())
     }
 

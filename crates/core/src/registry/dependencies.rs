@@ -20,8 +20,9 @@ pub(super) fn check(
     for name in new {
         let Some(tool) = tools.get(name) else { continue };
         let mut reported = HashSet::new();
-        let is_missing =
-            |base: &&ToolName| tools.get(base).is_none() && !failed.contains(base) && !settings.sources.may_be_added(base);
+        let is_missing = |base: &&ToolName| {
+            tools.get(base).is_none() && !failed.contains(base) && !settings.sources.may_be_added(base)
+        };
         for missing in tool.definition.depends_on.names().filter(is_missing).filter(|base| reported.insert(*base)) {
             let (tool, missing, suggestions) = (name.clone(), missing.clone(), tools.suggest(missing));
             problems.push(RegistryError::UnknownDependency { tool, missing, suggestions });

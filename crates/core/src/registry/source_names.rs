@@ -22,7 +22,9 @@ pub enum DuplicateSource {
     #[error("there is a source of tools named `{0}` already; choose another name")]
     Name(String),
     /// Another source has the same pattern of names, so that a name could belong to both.
-    #[error("the tools of `{other}` and `{name}` have the same names, `{names}`; choose another prefix for one of them")]
+    #[error(
+        "the tools of `{other}` and `{name}` have the same names, `{names}`; choose another prefix for one of them"
+    )]
     ToolNames {
         /// The source.
         name: String,

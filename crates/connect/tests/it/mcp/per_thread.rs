@@ -9,7 +9,9 @@ use toolhub_core::{
     status::ToolStatus,
 };
 
-use super::{HttpServer, TestServer, connected, connected_hub, info, shared_status, source, tools, wait_connected, wait_for};
+use super::{
+    HttpServer, TestServer, connected, connected_hub, info, shared_status, source, tools, wait_connected, wait_for,
+};
 
 /// The text that a call in a thread returns.
 async fn text(hub: &ToolHub, tool: &str, thread: &str) -> String {
