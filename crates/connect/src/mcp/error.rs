@@ -97,6 +97,11 @@ pub(crate) fn too_many_tenants(max: usize) -> ToolError {
     hidden(ErrorKind::Overloaded, text).effect(Effect::None)
 }
 
+/// The error of a call whose arguments are none of the protocol. Nothing was sent.
+pub(crate) fn invalid_arguments() -> ToolError {
+    ToolError::refused("These are no valid arguments.")
+}
+
 /// The error that the tool itself reported in its result.
 pub(crate) fn reported_error(text: String, read_only: bool) -> ToolError {
     ToolError::refused(text).effect(effect_of_failure(read_only))

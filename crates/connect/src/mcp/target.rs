@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toolhub_core::ToolError;
 
-use super::connection::Operation;
+use super::{connection::Operation, error};
 
 /// What the calls ask the server for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Target {
             Self::Prompt => Operation::GetPrompt { name: text("name"), arguments: object(&arguments["arguments"]) },
             Self::Completion => {
                 let params = CompleteRequestParams::deserialize(arguments);
-                Operation::Complete(Box::new(params.map_err(|_| ToolError::refused("These are no valid arguments."))?))
+                Operation::Complete(Box::new(params.map_err(|_| error::invalid_arguments())?))
             }
         })
     }
