@@ -151,7 +151,8 @@ fn input_required(mut result: Map<String, Value>) -> Result<InputRequired, &'sta
 fn complete(mut result: Map<String, Value>, expected: &ExpectedResult) -> Result<CallResult, ToolError> {
     let structured = result.remove("structuredContent").filter(|value| !value.is_null());
     let blocks = Blocks::read(result.remove("content").unwrap_or_default());
-    if result.get("isError") == Some(&Value::Bool(true)) {
+    // A server that says anything but no, such as `"yes"` or 1, means an error.
+    if !matches!(result.get("isError"), None | Some(Value::Null | Value::Bool(false))) {
         return Err(error::reported_error(reported_text(&blocks.content, structured.as_ref()), expected.read_only));
     }
     let mismatch = expected.output.as_ref().and_then(|schema| find_mismatch(schema, structured.as_ref()));

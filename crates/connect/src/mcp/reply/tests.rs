@@ -232,3 +232,13 @@ proptest! {
         let _ = read_result(&text, &expected, complete);
     }
 }
+
+#[test]
+fn anything_but_no_in_is_error_is_an_error() {
+    for is_error in [json!(true), json!("yes"), json!(1), json!({})] {
+        let result = json!({"content": [{"type": "text", "text": "no such city"}], "isError": is_error});
+        let error = error_of(&result.to_string(), false);
+        assert_eq!((error.kind, error.model.as_deref()), (ErrorKind::ToolRefused, Some("no such city")), "{error}");
+    }
+    check(json!({"content": [], "isError": null}), json!(null), json!([]));
+}
