@@ -40,17 +40,17 @@ pub(super) async fn list(
     Ok(ttl.into_iter().chain(unreported).min().unwrap_or(MAX_RELIST))
 }
 
-/// Reads all pages of a list.
+/// Reads all pages of a list, within the time for the start of the server.
 async fn read_list(source: &McpSource, connection: &Connection, kind: ListKind) -> Result<RawList, String> {
     let mut reader = ListReader::new(kind, source.server.max_tools);
-    let mut cursor = None;
+    let (mut cursor, deadline) = (None, Instant::now() + source.server.startup_timeout);
     loop {
         let started = Instant::now();
-        let page = tokio::time::timeout(source.server.startup_timeout, connection.list_page(kind, cursor)).await;
+        let page = tokio::time::timeout_at(deadline, connection.list_page(kind, cursor)).await;
         if kind == ListKind::Tools {
             source.connections.meters.record_list(started.elapsed());
         }
-        let page = page.map_err(|_| format!("the server does not answer `{}`", kind.method()))?;
+        let page = page.map_err(|_| format!("the server does not answer `{}` in time", kind.method()))?;
         let secrets = &connection.secrets().all;
         let page = page.map_err(|error| secrets.error(error::request_error(error, true)).to_string())?;
         match reader.add(page).await.map_err(|error| error.to_string())? {
