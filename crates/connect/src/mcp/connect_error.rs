@@ -17,7 +17,7 @@ pub(crate) enum ConnectError {
     /// The settings of the address are invalid.
     #[error("{0}")]
     Settings(String),
-    /// A request of the handshake failed. `reached`: the server responded.
+    /// A request of the handshake failed. `reached`: the server responded, and was not too busy to say anything about the request.
     #[error("{error}")]
     Http { error: Box<ToolError>, reached: bool },
     /// The server speaks only HTTP+SSE.
@@ -56,6 +56,14 @@ impl ConnectError {
             Self::Version { offered } => offered.iter().any(|version| is_legacy(version)),
             Self::InvalidAnswer | Self::Silent(_) => true,
             Self::Ended(end) => !self.needs_credentials() && !matches!(end.cause, EndCause::Unreachable(_)),
+        }
+    }
+
+    /// How long the server asks to wait before the next attempt.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Http { error, .. } => error.retry_after,
+            _ => None,
         }
     }
 

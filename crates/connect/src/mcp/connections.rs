@@ -36,6 +36,8 @@ const MAX_TENANTS: usize = 200;
 /// How long the server may take to answer a probe, and again a list if it does not; how long the answer counts.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(9);
 const PROBE_VALIDITY: Duration = Duration::from_secs(1);
+/// The longest time without a probe that a busy server may ask for.
+const MAX_PROBE_DELAY: Duration = Duration::from_secs(60);
 /// How long a call waits for the next connection after a loss.
 const RECONNECT_WAIT: Duration = Duration::from_secs(2);
 /// How long a write may take that the server does not accept.
@@ -53,7 +55,7 @@ pub(super) struct Connections {
     pub(super) instances: Option<InstanceGroup>,
     /// The connections of threads.
     threads: Mutex<Vec<Weak<Connection>>>,
-    /// The result of the last probe, which serves all tools of the server.
+    /// The result of the last probe, which serves all tools of the server, and until when it counts.
     last_probe: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
 
@@ -150,24 +152,26 @@ impl Connections {
     /// Whether the server answers. Concurrent questions share one probe.
     pub(super) async fn is_healthy(&self) -> bool {
         let mut last = self.last_probe.lock().await;
-        if let Some((at, is_healthy)) = *last
-            && at.elapsed() < PROBE_VALIDITY
+        if let Some((until, is_healthy)) = *last
+            && Instant::now() < until
         {
             return is_healthy;
         }
-        let is_healthy = match self.current() {
-            Some(connection) => {
-                let is_healthy = answers(connection.probe()).await
-                    || answers(connection.list_page(ListKind::Tools, None).map_ok(drop)).await;
-                // While calls run, the server may be busy with one of them.
-                if !is_healthy && connection.calls_in_flight() == 0 {
-                    connection.end_unresponsive();
-                }
-                is_healthy
-            }
-            None => false,
+        let Some(connection) = self.current() else { return false };
+        let mut answer = probe(connection.probe()).await;
+        if answer == ProbeAnswer::Missing {
+            answer = probe(connection.list_page(ListKind::Tools, None).map_ok(drop)).await;
+        }
+        // While calls run, the server may be busy with one of them.
+        if answer == ProbeAnswer::Missing && connection.calls_in_flight() == 0 {
+            connection.end_unresponsive();
+        }
+        let validity = match answer {
+            ProbeAnswer::Busy(Some(delay)) => delay.clamp(PROBE_VALIDITY, MAX_PROBE_DELAY),
+            _ => PROBE_VALIDITY,
         };
-        *last = Some((Instant::now(), is_healthy));
+        let is_healthy = answer == ProbeAnswer::Healthy;
+        *last = Some((Instant::now() + validity, is_healthy));
         is_healthy
     }
 
@@ -179,7 +183,8 @@ impl Connections {
             }
             let tenant = context.tenant();
             let connection = self.for_tenant(tenant).await?;
-            let owner = if *tenant == Tenant::default() { ConnectionOwner::Supervisor } else { ConnectionOwner::Tenant };
+            let owner =
+                if *tenant == Tenant::default() { ConnectionOwner::Supervisor } else { ConnectionOwner::Tenant };
             Ok(CallConnection { connection, instance: None, owner })
         };
         context.wait_before_start(connecting).await?
@@ -337,8 +342,20 @@ impl Deref for CallConnection {
     }
 }
 
-/// Whether a request is answered in time. A refusal is an answer.
-async fn answers(request: impl Future<Output = Result<(), RequestError>>) -> bool {
-    let answer = tokio::time::timeout(PROBE_TIMEOUT, request).await;
-    matches!(answer, Ok(Ok(()) | Err(RequestError::Refused(_))))
+/// What a server says to a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProbeAnswer {
+    Healthy,
+    /// It lives, and wants to be asked later.
+    Busy(Option<Duration>),
+    Missing,
+}
+
+/// Sends a probe. A refusal is an answer.
+async fn probe(request: impl Future<Output = Result<(), RequestError>>) -> ProbeAnswer {
+    match tokio::time::timeout(PROBE_TIMEOUT, request).await {
+        Ok(Ok(()) | Err(RequestError::Refused(_))) => ProbeAnswer::Healthy,
+        Ok(Err(error)) if error.is_busy() => ProbeAnswer::Busy(error::request_error(error, true).retry_after),
+        Ok(Err(_)) | Err(_) => ProbeAnswer::Missing,
+    }
 }

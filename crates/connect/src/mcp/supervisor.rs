@@ -26,6 +26,8 @@ use watched_resources::WatchedResources;
 /// Delays between attempts to connect.
 const MIN_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(60);
+/// The longest delay that a server may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// A connection that lived this long was healthy: the next delay is the shortest again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 /// Changes of the list within this time are one.
@@ -51,11 +53,13 @@ enum Exit {
 struct Loss {
     cause: String,
     needs_credentials: bool,
+    /// How long the server asks to wait.
+    retry_after: Option<Duration>,
 }
 
 impl From<String> for Loss {
     fn from(cause: String) -> Self {
-        Self { cause, needs_credentials: false }
+        Self { cause, needs_credentials: false, retry_after: None }
     }
 }
 
@@ -81,7 +85,7 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
             exit = connect_and_serve(&source, &handle, &mut connected_at) => exit,
         };
         close_all(&source, &handle, &exit).await;
-        let Loss { cause, needs_credentials } = match exit {
+        let Loss { cause, needs_credentials, retry_after } = match exit {
             Exit::Stopped => return,
             Exit::Restarted => {
                 delay = MIN_DELAY;
@@ -94,6 +98,7 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
         }
         // Full jitter: many servers that were lost together do not come back together.
         let wait = if needs_credentials { UNAUTHORIZED_DELAY } else { delay.mul_f64(fastrand::f64()) };
+        let wait = wait.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
         delay = (2 * delay).min(MAX_DELAY);
         {
             let mut status = source.status();
@@ -128,8 +133,8 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
     let connection = match connect(source, handle).await {
         Ok(connection) => Arc::new(connection),
         Err(error) => {
-            let needs_credentials = error.needs_credentials();
-            return Exit::Lost(Loss { cause: error.to_string(), needs_credentials });
+            let (needs_credentials, retry_after) = (error.needs_credentials(), error.retry_after());
+            return Exit::Lost(Loss { cause: error.to_string(), needs_credentials, retry_after });
         }
     };
     source.connections.set_own(connection.clone());

@@ -17,11 +17,12 @@ mod pending;
 mod question;
 mod router;
 mod stdio;
+mod surrogates;
 mod updates;
 
 #[cfg(test)]
 pub(crate) use exchange::RefusedResponse;
-pub(crate) use exchange::{Exchange, HttpFailure, RequestError, Unsent};
+pub(crate) use exchange::{Exchange, HttpFailure, RequestError, Unsent, is_busy};
 pub(crate) use http::{HttpHandle, HttpSettings, HttpStartError};
 pub(crate) use lifecycle::{End, EndCause, Lifecycle};
 pub(crate) use list_changes::{ListChanges, UpdatedResources};

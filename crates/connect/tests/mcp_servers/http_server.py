@@ -129,6 +129,9 @@ class Handler(BaseHTTPRequestHandler):
         if id is None:
             note(f"{method} {params.get('requestId', '')}".strip())
             return self.body(202, "")
+        if "busy" in flags or method in ["ping", "tools/list"] and "get busy" in events:
+            note(f"busy {method}")
+            return self.body(503, "later", "text/plain", Retry_After="7")
         if method == "initialize":
             with lock:
                 session = f"session-{next(numbers)}"
@@ -205,6 +208,26 @@ class Handler(BaseHTTPRequestHandler):
             note("waiting")
             with lock:
                 lock.wait_for(lambda: "stop" in events, timeout=20)
+        elif name == "get_busy":
+            note("get busy")
+            self.body(200, text(id, "busy"))
+        elif name == "lone_surrogate":
+            answer = '{"jsonrpc":"2.0","id":%d,"error":{"code":-32602,"message":"cut \\ud83d here"}}' % id
+            self.body(arguments["status"], answer)
+        elif name == "resume_same_id":
+            # Its stream ends while another one has an event of the same id.
+            resumed["same"] = text(id, "resumed")
+            self.stream()
+            self.event(id="same", retry=200)
+            with lock:
+                lock.wait_for(lambda: "holding" in events, timeout=20)
+        elif name == "hold_same_id":
+            self.stream()
+            self.event(id="same")
+            note("holding")
+            with lock:
+                lock.wait_for(lambda: "resumed same" in events, timeout=20)
+            self.event(text(id, "held"))
         elif name == "resume":
             resumed["r1"] = text(id, "resumed")
             self.stream()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 flags = set(sys.argv[1:])
 cancelled = []
@@ -13,6 +14,8 @@ calls = []
 watched = set()  # URIs of resources whose changes are reported
 resources = ["test://a", "test://b", "test://c"]
 repeated = {}  # id of a call -> how many answers it waits for
+lists = []  # ids of requests for the list
+late = []  # messages that are sent when stdin is closed
 count = 0
 
 
@@ -83,6 +86,11 @@ def call(id, params):
         for other in cancelled:
             text(other, "late")
         text(id, "in time")
+    elif name == "lone_surrogate":
+        content = '{"content":[{"type":"text","text":"cut \\ud83d here"}]}'
+        failure = '{"code":-32000,"message":"cut \\ud83d here"}'
+        answer = f'"error":{failure}' if arguments.get("fails") else f'"result":{content}'
+        write('{"jsonrpc":"2.0","id":%d,%s}\n' % (id, answer))
     elif name == "fail":
         send(id=id, error={"code": arguments["code"], "message": "it failed", "data": {"why": 1}})
     elif name == "fail_without_id":
@@ -236,12 +244,23 @@ def handle(message):
             sys.exit(1)
         if "legacy" in flags:
             return send(id=id, error={"code": -32601, "message": "Method not found"})
+        if "late-discover" in flags:
+            return late.append(dict(id=id, error={"code": -32601, "message": "Method not found"}))
         result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES}
         info = {"io.modelcontextprotocol/serverInfo": {"name": "test", "version": "2"}}
         send(id=id, result={**result, "ttlMs": 0, "cacheScope": "private", "_meta": info})
     elif method == "tools/list" and "fail-list" in flags:
         send(id=id, error={"code": -32000, "message": "no list for " + os.environ["API_TOKEN"]})
+    elif method == "tools/list" and "endless-pages" in flags:
+        time.sleep(0.3)
+        page = int(params.get("cursor") or 0)
+        send(id=id, result={"tools": [{"name": f"tool{page}"}], "nextCursor": str(page + 1)})
+    elif method == "tools/list" and "late-list" in flags and lists:
+        with open(os.environ["TOOLS"]) as file:
+            late.append(dict(id=id, result={"tools": json.load(file)}))
+        sys.stderr.write("held the list back\n")
     elif method == "tools/list" and "TOOLS" in os.environ:
+        lists.append(id)
         with open(os.environ["TOOLS"]) as file:
             send(id=id, result={"tools": json.load(file)})
         if "exit-after-list" in flags:
@@ -280,6 +299,7 @@ if "FIRST" in os.environ:
     except FileExistsError:
         flags.add(os.environ["LATER"])
         open(os.environ["FIRST"] + "-later", "w").close()
+time.sleep(next((float(flag[6:]) for flag in flags if flag.startswith("start=")), 0))
 if "banner" in flags:
     write("Welcome to the test server\n")
 if "exit" in flags or os.path.exists(os.environ.get("OUT_OF_ORDER", "")):
@@ -290,5 +310,8 @@ if "blank-lines" in flags:
 for line in sys.stdin:
     if "silent" not in flags:
         handle(json.loads(line))
+for message in late:
+    send(**message)
+    sys.stderr.write("answered late\n")
 if "stay" in flags:
     subprocess.run(["sleep", "600"])

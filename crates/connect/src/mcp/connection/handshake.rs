@@ -23,7 +23,7 @@ use crate::{
         connect_error::ConnectError,
         era::Era,
         error,
-        wire::{EndCause, HttpFailure, HttpHandle, HttpStartError, JsonRpcFailure, Lifecycle},
+        wire::{EndCause, HttpFailure, HttpHandle, HttpStartError, JsonRpcFailure, Lifecycle, is_busy},
     },
     secret_mask::SecretMask,
 };
@@ -114,7 +114,7 @@ pub(super) fn start_error(error: HttpStartError) -> ConnectError {
 /// Why the handshake with an address failed.
 pub(super) async fn http_error(error: ConnectError, era: Era, handle: &HttpHandle) -> ConnectError {
     let Some(failure) = handle.take_failure() else { return error };
-    let reached = matches!(failure, HttpFailure::Status(_));
+    let reached = matches!(&failure, HttpFailure::Status(response) if !is_busy(response.status));
     // Such a server accepts no POST.
     if reached
         && era == Era::Legacy

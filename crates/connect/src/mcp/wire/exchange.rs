@@ -48,6 +48,18 @@ pub(crate) enum HttpFailure {
     Status(Box<RefusedResponse>),
 }
 
+impl RequestError {
+    /// Whether the server lives, but has too much to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::Http(HttpFailure::Status(response)) if is_busy(response.status))
+    }
+}
+
+/// Whether a server that answers with this status lives, but has too much to do.
+pub(crate) fn is_busy(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+}
+
 /// A response with an unsuccessful status.
 pub(crate) struct RefusedResponse {
     pub(crate) status: StatusCode,

@@ -5,7 +5,7 @@
 //! waits, and nothing grows with the number of messages.
 
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -26,6 +26,7 @@ use super::{
     notification::{Acknowledged, Cancelled, LogMessage, Progress, ResourceUpdated, clip, read},
     pending::{InFlight, PendingRequests},
     question::{self, Question},
+    surrogates,
     updates::Update,
 };
 use crate::{
@@ -39,8 +40,10 @@ const MAX_PARAMS_BYTES: usize = 256 * 1024;
 const MAX_URI_BYTES: usize = 4096;
 /// How many questions of a server may be open.
 const MAX_OPEN_QUESTIONS: usize = 16;
-/// For so long after a call was cancelled, a question may still belong to that call.
-const CANCELLED_CALL_ASKS: Duration = Duration::from_secs(60);
+/// For so long after a call was cancelled, a question may still belong to that call, unless it was answered.
+const CANCELLED_CALL_ASKS: Duration = Duration::from_secs(3);
+/// How many cancelled calls are remembered for that.
+const MAX_CANCELLED_CALLS: usize = 256;
 /// How often a change of the list is assumed without a notification.
 const ASSUMED_CHANGE_INTERVAL: Duration = Duration::from_secs(60);
 /// JSON-RPC error code of a reply: the client cannot handle the request.
@@ -83,7 +86,8 @@ pub(crate) struct Router {
 struct State {
     pending: PendingRequests,
     open_questions: HashSet<RequestId>,
-    last_cancelled_call: Option<Instant>,
+    /// The calls that were cancelled last and not answered, the oldest first.
+    cancelled_calls: VecDeque<(i64, Instant)>,
     /// When a change of the list was last assumed.
     last_assumed_change: Option<Instant>,
 }
@@ -193,6 +197,7 @@ impl Router {
 
     /// Handles a message of the server. Returns what `rmcp` has to see of it.
     pub(crate) fn incoming(self: &Arc<Self>, text: &str, origin: Origin) -> Result<Received, Violation> {
+        let text = &*surrogates::replace_lone(text);
         let message = message::parse(text).map_err(|violation| match (violation, origin) {
             (Violation::NotJson, Origin::Stream(_) | Origin::Unassociated) => Violation::NotAMessage("it is not JSON"),
             (violation, _) => violation,
@@ -202,12 +207,12 @@ impl Router {
                 Err(Violation::OtherRequest)
             }
             Incoming::Answer { id, result } => {
-                let request = self.lock().pending.take_answered(&id)?;
+                let request = self.lock().take_answered(&id)?;
                 request.map_or(Ok(Received::Other), |request| answered(request, result, text))
             }
             Incoming::Failure { id, failure } => {
                 let request = match (id, origin) {
-                    (Some(id), _) => self.lock().pending.take_answered(&id)?,
+                    (Some(id), _) => self.lock().take_answered(&id)?,
                     (None, Origin::Stream(id)) => self.lock().pending.remove(id).map(|request| (id, request)),
                     (None, _) => self.lock().pending.take_only()?,
                 };
@@ -385,23 +390,36 @@ impl State {
     fn cancel(&mut self, id: i64) {
         let request = self.pending.cancel(id);
         if request.and_then(|request| request.exchange).is_some_and(|exchange| exchange.updates().is_some()) {
-            self.last_cancelled_call = Some(Instant::now());
+            self.cancelled_calls.retain(|(_, at)| at.elapsed() < CANCELLED_CALL_ASKS);
+            if self.cancelled_calls.len() == MAX_CANCELLED_CALLS {
+                self.cancelled_calls.pop_front();
+            }
+            self.cancelled_calls.push_back((id, Instant::now()));
         }
+    }
+
+    /// The request that an answer belongs to; `None` if the answer is late.
+    fn take_answered(&mut self, id: &RequestId) -> Result<Option<(i64, InFlight)>, Violation> {
+        let answered = number(id);
+        self.cancelled_calls.retain(|(cancelled, _)| Some(*cancelled) != answered);
+        self.pending.take_answered(id)
     }
 
     /// The only call in flight. A message may also belong to a call that was cancelled, which the server may not have stopped yet:
     /// there is none then.
     fn only_call(&self) -> Option<&Exchange> {
-        let cancelled = self.last_cancelled_call.is_some_and(|at| at.elapsed() < CANCELLED_CALL_ASKS);
-        self.pending.only_call().filter(|_| !cancelled)
+        let is_recent = |(_, at): &(i64, Instant)| at.elapsed() < CANCELLED_CALL_ASKS;
+        self.pending.only_call().filter(|_| !self.cancelled_calls.iter().any(is_recent))
     }
 
     /// The call that a question belongs to, if that is certain.
     fn asking_call(&self, origin: Origin) -> Option<Exchange> {
         match origin {
-            // A question on a pipe or on the stream of a session names no request.
-            Origin::Pipe | Origin::Unassociated => self.only_call().cloned(),
+            // A question on a pipe names no request.
+            Origin::Pipe => self.only_call().cloned(),
             Origin::Stream(id) => self.pending.get(id)?.exchange.clone(),
+            // The stream of a call would have been the place for a question of that call.
+            Origin::Unassociated => None,
         }
     }
 }

@@ -5,12 +5,13 @@ use std::{fs, time::Duration};
 use serde_json::json;
 use toolhub_connect::mcp::{McpServer, Protocol};
 use toolhub_core::{
-    ErrorKind, SourceConnection, ToolHub,
+    ConnectionStateConfig, ErrorKind, SourceConnection, ToolHub,
     backend::Memory,
     clock::{Clock, SystemClock},
     ids::Tenant,
     status::ToolStatus,
 };
+use toolhub_testkit::soak;
 
 use super::{
     HttpServer, TestServer, connected, connected_hub, info, names, shared_status, source, text, text_when_back, tools,
@@ -203,4 +204,71 @@ async fn a_server_that_stops_answering_is_replaced() {
     assert!(error.is_none_or(|error| error.contains("does not answer")));
     assert_ne!(text_when_back(&hub, "t__pid").await, pid);
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "its process is gone");
+}
+
+#[tokio::test]
+async fn a_busy_address_is_tried_again_when_it_says() {
+    let server = HttpServer::start(&["busy"]);
+    let started = SystemClock.now();
+    let hub = ToolHub::builder().source(source(server.server().protocol(Protocol::Auto))).build().await.unwrap();
+    let next = wait_for("the next attempt", || info(&hub).status.next_attempt).await;
+    assert!(next >= started + Duration::from_secs(7), "{next} after {started}");
+}
+
+#[tokio::test]
+async fn a_late_answer_to_discover_harms_nothing() {
+    let server = TestServer::new(&tools(&["pid"])).flags(&["late-discover"]);
+    let hub = connected(server.server().startup_timeout(Duration::from_secs(3))).await;
+    assert_eq!(info(&hub).details["protocolVersion"], "2025-11-25");
+    text(&hub, "t__pid", json!({})).await;
+    let log = hub.source("t").unwrap().log_lines().join("\n");
+    assert!(log.contains("answered late"), "the first process answered while it was closed: {log}");
+}
+
+#[tokio::test]
+async fn a_server_may_take_as_long_to_start_as_its_timeout_allows() {
+    // Longer than the ten seconds that clients commonly allow, in the long run.
+    let delay = soak("start=1", "start=12");
+    for flags in [[delay, "modern"], [delay, "legacy"]] {
+        let server = TestServer::new(&tools(&["pid"])).flags(&flags);
+        let hub = connected(server.server()).await;
+        text(&hub, "t__pid", json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn an_older_list_is_not_registered_after_a_newer_one() {
+    let server = TestServer::new(&tools(&["flood", "first"])).flags(&["legacy", "late-list"]);
+    let hub = connected(server.server().trust()).await;
+    let logged = |line: &str| hub.source("t").unwrap().log_lines().iter().any(|logged| logged.contains(line));
+    server.set_tools(&tools(&["flood", "old"]));
+    text(&hub, "t__flood", json!({"count": 1})).await;
+    wait_for("the request for the list", || logged("held the list back").then_some(())).await;
+    server.set_tools(&tools(&["flood", "new"]));
+    hub.source("t").unwrap().restart();
+    wait_for("the new list", || hub.get("t__new")).await;
+    wait_for("the old list", || logged("answered late").then_some(())).await;
+    wait_connected(&hub).await;
+    assert_eq!(names(&hub), ["t__flood", "t__new"]);
+}
+
+#[tokio::test]
+async fn a_list_whose_pages_never_end_is_given_up_in_time() {
+    let server = TestServer::new(&tools(&[])).flags(&["legacy", "endless-pages"]);
+    let settings = server.server().protocol(Protocol::Legacy).startup_timeout(Duration::from_secs(2));
+    let hub = ToolHub::builder().source(source(settings)).build().await.unwrap();
+    let error = wait_for("the end", || info(&hub).status.last_error.filter(|error| error.contains("tools/list"))).await;
+    assert_eq!(error, "the server does not answer `tools/list` in time");
+}
+
+#[tokio::test]
+async fn the_connect_timeout_of_an_address_holds() {
+    // It accepts connections, and never answers the TLS handshake.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/mcp", listener.local_addr().unwrap());
+    let config = ConnectionStateConfig { connect_timeout: Duration::from_millis(100), ..Default::default() };
+    let server = McpServer::http("t", url).allow_host("127.0.0.1").connection(config);
+    let hub = ToolHub::builder().source(source(server)).build().await.unwrap();
+    let error = wait_for("the reason", || info(&hub).status.last_error).await;
+    assert!(error.contains("connect timeout: no connection within 100ms"), "{error}");
 }

@@ -34,6 +34,18 @@ async fn results_pass_unread_and_carry_what_no_type_knows() {
 }
 
 #[tokio::test]
+async fn a_cut_character_in_an_answer_is_replaced_and_the_connection_goes_on() {
+    let connection = legacy().await;
+    assert_eq!(text(&connection, "lone_surrogate", json!({})).await, "cut \u{fffd} here");
+    let failed = result(&connection, "lone_surrogate", json!({"fails": true})).await;
+    assert!(
+        matches!(&failed, Err(RequestError::Refused(failure)) if failure.message == "cut \u{fffd} here"),
+        "{failed:?}"
+    );
+    assert!(!connection.has_ended());
+}
+
+#[tokio::test]
 async fn a_call_carries_its_arguments_trace_and_idempotency_key() {
     for era in [Era::Legacy, Era::Modern] {
         let connection = connect(server(&[]), era, &options()).await;

@@ -11,7 +11,9 @@ use super::*;
 use crate::{
     mcp::{
         connect_error::ConnectError,
+        connections::Connections,
         error,
+        server::McpServer,
         wire::{EndCause, HttpFailure, Unsent},
     },
     rest::{Auth, Rest, Secret, Upstreams},
@@ -98,9 +100,11 @@ async fn a_handshake_may_be_a_stream_and_a_legacy_server_refuses_discover_withou
 async fn updates_and_questions_of_concurrent_calls_are_never_mixed_up() {
     let server = HttpServer::start(&[]).await;
     let connection = server.connect(Era::Legacy).await;
-    // A question on the stream of the session belongs to the only call, which cannot answer it.
-    let report = text(&connection, "report", json!({"until": "reply to lost"})).await;
-    assert!(report.contains("reply to lost"), "{report}");
+    // A question on the stream of the session belongs to no call: it is declined although one runs that could answer it.
+    let (sender, mut receiver) = updates(ALL);
+    let report = connection.call(call("report", json!({"until": "reply to lost"}), sender)).await.unwrap();
+    assert!(content_text(&report).contains("reply to lost"), "{report}");
+    assert!(receiver.try_next().is_none());
     let calls = (0..16).map(async |number: usize| {
         let who = format!("caller {number}");
         let (sender, mut receiver) = updates(ALL);
@@ -164,6 +168,50 @@ async fn a_bad_response_fails_its_own_request_and_no_other() {
     assert!(!connection.has_ended());
     assert_eq!(connection.in_flight(), 0);
     assert_eq!(text(&connection, "resume", json!({})).await, "resumed");
+}
+
+#[tokio::test]
+async fn streams_with_the_same_event_id_are_resumed_apart() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    let (resumed, held) =
+        tokio::join!(text(&connection, "resume_same_id", json!({})), text(&connection, "hold_same_id", json!({})));
+    assert_eq!((resumed.as_str(), held.as_str()), ("resumed", "held"));
+}
+
+#[tokio::test]
+async fn an_error_may_contain_a_cut_character() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    for status in [200, 400] {
+        let failed = result(&connection, "lone_surrogate", json!({"status": status})).await;
+        assert!(
+            matches!(&failed, Err(RequestError::Refused(failure)) if failure.message == "cut \u{fffd} here"),
+            "{failed:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_busy_server_keeps_its_session_and_is_asked_again_when_it_says() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let settings = McpServer::from_request("t", server.rest());
+    let connections = Connections::new(&settings, LogRing::new(Arc::new(SystemClock)));
+    let connection = Arc::new(connections.open(Era::Legacy).await.unwrap_or_else(|error| panic!("{error}")));
+    connections.set_own(connection.clone());
+    text(&connection, "get_busy", json!({})).await;
+    for _ in 0..2 {
+        assert!(!connections.is_healthy().await && !connection.has_ended());
+    }
+    let report = text(&connection, "report", json!({})).await;
+    assert_eq!((report.matches("busy ping").count(), report.matches("busy tools/list").count()), (1, 0), "{report}");
+
+    let server = HttpServer::start(&["busy"]).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let error = refusal(server.rest(), era).await;
+        assert!(!error.suggests_legacy() && !error.suggests_modern(), "{error}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -63,6 +63,12 @@ async fn a_question_while_two_calls_run_is_declined() {
     let elicited = connection.call(call("elicit", json!({}), third)).await.unwrap();
     assert_eq!(content_text(&elicited), r#"{"action": "decline"}"#);
     assert!(asked_third.try_next().is_none());
+    // The cancelled call is answered, so that it asks for nothing any more.
+    text(&connection, "late", json!({})).await;
+    let (fourth, mut asked_fourth) = updates(ALL);
+    let answer = async { question(&mut asked_fourth).await.answer(&json!({"action": "cancel"})) };
+    let (elicited, ()) = tokio::join!(connection.call(call("elicit", json!({}), fourth)), answer);
+    assert_eq!(content_text(&elicited.unwrap()), r#"{"action": "cancel"}"#);
 }
 
 #[tokio::test]

@@ -62,8 +62,6 @@ struct Shared {
     max_message: usize,
     /// The headers of the session, for replies to requests of the server.
     session: Mutex<HeaderMap>,
-    /// The last event id of each open stream, with the request it belongs to.
-    resumable: Mutex<HashMap<String, i64>>,
     /// Why a request without an exchange failed.
     failure: Mutex<Option<HttpFailure>>,
     /// Whether a check of the address is running.
@@ -78,7 +76,6 @@ impl HttpClient {
             lifecycle,
             max_message,
             session: Mutex::default(),
-            resumable: Mutex::default(),
             failure: Mutex::default(),
             is_checking: AtomicBool::new(false),
         }))
@@ -102,19 +99,6 @@ impl HttpClient {
 
     pub(super) fn take_failure(&self) -> Option<HttpFailure> {
         lock(&self.0.failure).take()
-    }
-
-    /// Remembers which request a stream belongs to, by its last event.
-    pub(super) fn set_resumable(&self, event: &str, request: i64) {
-        let mut resumable = lock(&self.0.resumable);
-        // Also what belongs to cancelled requests.
-        resumable.retain(|_, id| *id != request && self.0.router.is_in_flight(*id));
-        resumable.insert(event.to_owned(), request);
-    }
-
-    /// The stream of a request has ended for good.
-    pub(super) fn forget_resumable(&self, request: i64) {
-        lock(&self.0.resumable).retain(|_, id| *id != request);
     }
 
     /// Ends the connection if the address accepts no connection any more: over HTTP, nothing else tells that a server is gone.
@@ -222,10 +206,11 @@ impl HttpClient {
         let mut all: HeaderMap = headers.into_iter().collect();
         all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         add_session(&mut all, session.as_deref());
-        if let Some(value) = last_event.as_deref().and_then(|event| HeaderValue::from_str(event).ok()) {
+        let (request, last_event) = last_event.as_deref().map_or((None, None), stream::split_event_id);
+        if let Some(value) = last_event.and_then(|event| HeaderValue::from_str(event).ok()) {
             all.insert(LAST_EVENT_ID, value);
         }
-        let request = last_event.and_then(|event| lock(&self.0.resumable).get(&event).copied());
+        let request = request.filter(|request| self.0.router.is_in_flight(*request));
         let origin = request.map_or(Origin::Unassociated, Origin::Stream);
         let sent = AtomicBool::new(false);
         let response = self.0.address.send(Method::GET, Bytes::new(), all, &sent).await;

@@ -18,11 +18,12 @@ use super::{
 };
 use crate::{
     mcp::wire::{
-        exchange::{Exchange, HttpFailure, RefusedResponse, RequestError, Unsent},
+        exchange::{Exchange, HttpFailure, RefusedResponse, RequestError, Unsent, is_busy},
         forward::Received,
         lifecycle::{End, EndCause},
         message::{self, Incoming, JsonRpcFailure, Violation, number},
         router::Origin,
+        surrogates,
     },
     rest::{HttpError, OpenResponse, ReadLimit},
 };
@@ -120,10 +121,11 @@ impl HttpClient {
     async fn read_refusal(&self, response: OpenResponse, request: &Posted) -> PostResult {
         let status = response.status;
         let is_json = content_type(&response.headers).eq_ignore_ascii_case("application/json");
-        let is_legacy_refusal = status.is_client_error() && request.is_discover;
+        let is_legacy_refusal = status.is_client_error() && !is_busy(status) && request.is_discover;
         let headers = response.headers.clone();
         let body = response.read(ERROR_LIMIT).await.unwrap_or_default();
-        let failure = match str::from_utf8(&body).ok().filter(|_| is_json).map(message::parse) {
+        let text = str::from_utf8(&body).ok().filter(|_| is_json).map(surrogates::replace_lone);
+        let failure = match text.as_deref().map(message::parse) {
             Some(Ok(Incoming::Failure { failure, .. })) => failure,
             // A server of the legacy era, probably: `rmcp` takes it for one.
             _ if is_legacy_refusal => JsonRpcFailure {

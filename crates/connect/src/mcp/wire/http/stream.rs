@@ -48,6 +48,20 @@ pub(super) fn events(
     .boxed()
 }
 
+/// The event id that `rmcp` gets, and gives back to resume a stream. It names the request too: ids of two streams may be equal.
+fn join_event_id(origin: Origin, event: &str) -> String {
+    match origin {
+        Origin::Stream(request) => format!("{request}/{event}"),
+        Origin::Pipe | Origin::Unassociated => format!("/{event}"),
+    }
+}
+
+/// The request and the event id of the server.
+pub(super) fn split_event_id(joined: &str) -> (Option<i64>, Option<&str>) {
+    let (request, event) = joined.split_once('/').unzip();
+    (request.and_then(|request| request.parse().ok()), event)
+}
+
 struct EventReader {
     response: OpenResponse,
     client: HttpClient,
@@ -127,11 +141,9 @@ impl EventReader {
 
     /// Only answers, and what belongs to a subscription, is for `rmcp`.
     fn pass_on(&mut self, message: &ServerJsonRpcMessage) {
-        if let (Origin::Stream(request), JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) =
-            (self.origin, message)
-        {
+        let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        if matches!(self.origin, Origin::Stream(_)) && is_answer {
             self.phase = Phase::Answered;
-            self.client.forget_resumable(request);
         }
         if let Ok(text) = serde_json::to_string(message) {
             self.ready.push_back(Sse::default().data(text));
@@ -152,11 +164,8 @@ impl EventReader {
         if self.phase != Phase::Open || last_id == self.last_id {
             return;
         }
-        if let (Origin::Stream(request), Some(event)) = (self.origin, &last_id) {
-            self.client.set_resumable(event, request);
-        }
         let mut event = Sse::default();
-        event.id.clone_from(&last_id);
+        event.id = last_id.as_deref().map(|id| join_event_id(self.origin, id));
         let retry = self.decoder.retry().map(|retry| retry.min(MAX_RETRY).as_millis());
         event.retry = retry.and_then(|retry| u64::try_from(retry).ok());
         self.last_id = last_id;
