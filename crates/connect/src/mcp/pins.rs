@@ -114,12 +114,7 @@ impl PendingDefinition {
             Some(approved) => approved.differences(&self.current),
             None => SentDefinition::default().differences(&self.current),
         };
-        DefinitionChange {
-            name: self.name.clone(),
-            is_new: self.is_new(),
-            differences,
-            digest: self.current.digest(),
-        }
+        DefinitionChange { name: self.name.clone(), is_new: self.is_new(), differences, digest: self.current.digest() }
     }
 }
 

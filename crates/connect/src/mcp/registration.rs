@@ -152,9 +152,8 @@ async fn find_pending(
     let compared = pins.pending(&source.server.name, catalog.definitions().into_iter());
     let single = source.single_tools();
     // The owner has asked for these by name, and sees them for the first time.
-    let is_asked_for = |tool: &PendingDefinition| {
-        tool.is_new() && single.settings.values().any(|named| named.tool == tool.name)
-    };
+    let is_asked_for =
+        |tool: &PendingDefinition| tool.is_new() && single.settings.values().any(|named| named.tool == tool.name);
     let (asked_for, pending): (Vec<_>, Vec<_>) = compared.into_iter().partition(is_asked_for);
     let asked_for = asked_for.into_iter().map(|tool| (tool.name, tool.current)).collect();
     memory.save_pins(asked_for, hub.now()).await?;
