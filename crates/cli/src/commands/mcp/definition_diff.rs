@@ -173,7 +173,7 @@ fn common_runs(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
         if old[at] == new[other] {
             match runs.last_mut() {
                 Some((run_at, run_other, count)) if *run_at + *count == at && *run_other + *count == other => {
-                    *count += 1
+                    *count += 1;
                 }
                 _ => runs.push((at, other, 1)),
             }

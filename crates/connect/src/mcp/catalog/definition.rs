@@ -58,7 +58,7 @@ fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, differences: &m
             }
         }
         (old, new) => {
-            differences.push(DefinitionDifference { path: path.to_owned(), before: old.cloned(), after: new.cloned() })
+            differences.push(DefinitionDifference { path: path.to_owned(), before: old.cloned(), after: new.cloned() });
         }
     }
 }

@@ -164,11 +164,10 @@ impl EventReader {
         if self.phase != Phase::Open || last_id == self.last_id {
             return;
         }
-        let mut event = Sse::default();
-        event.id = last_id.as_deref().map(|id| join_event_id(self.origin, id));
+        let id = last_id.as_deref().map(|id| join_event_id(self.origin, id));
         let retry = self.decoder.retry().map(|retry| retry.min(MAX_RETRY).as_millis());
-        event.retry = retry.and_then(|retry| u64::try_from(retry).ok());
+        let retry = retry.and_then(|retry| u64::try_from(retry).ok());
+        self.ready.push_back(Sse { id, retry, ..Sse::default() });
         self.last_id = last_id;
-        self.ready.push_back(event);
     }
 }
