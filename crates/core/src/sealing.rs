@@ -68,6 +68,24 @@ impl Sealer {
         result
     }
 
+    /// Seals a text that a client keeps for the hub. It can be opened with the same binding only.
+    #[must_use]
+    pub fn seal_token(&self, text: &str, binding: &str) -> String {
+        self.key.seal(binding, text)
+    }
+
+    /// Whether a text looks like a sealed one.
+    #[must_use]
+    pub fn is_token(text: &str) -> bool {
+        text.starts_with(SealKey::PREFIX)
+    }
+
+    /// Opens a text that a client kept; `None` if it was changed, or sealed with another binding or key.
+    #[must_use]
+    pub fn open_token(&self, token: &str, binding: &str) -> Option<String> {
+        self.key.unseal(binding, token)
+    }
+
     /// The sealed form of arguments; `None` if they have nothing to seal.
     pub(crate) fn sealed(&self, arguments: &CompactJson, record: &str) -> Option<CompactJson> {
         let has_none = |text: &str| !text.contains(SealKey::PREFIX) && !self.redactor.may_find_secrets(text.as_bytes());

@@ -28,7 +28,7 @@ struct Inner {
     settings: Settings,
     origin_check: OriginCheck,
     keys: Arc<Keys>,
-    audit: Audit,
+    audit: Arc<Audit>,
     meters: Metrics,
     started: Instant,
     stopping: CancellationToken,
@@ -44,10 +44,10 @@ impl App {
         settings: Settings,
     ) -> Self {
         let (origin_check, keys) = (OriginCheck::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
-        let audit = Audit::new(store.clone(), settings.audit_retention);
+        let audit = Arc::new(Audit::new(store.clone(), settings.audit_retention));
         let (meters, started, stopping) = (Metrics::default(), Instant::now(), CancellationToken::new());
         let (agents, admission) = (OnceLock::new(), Admission::new(settings.limits.connections.max(1)));
-        let mcp = McpEndpoint::new(&hub, &store, &settings, &stopping);
+        let mcp = McpEndpoint::new(&hub, &store, &audit, &settings, &stopping);
         Self(Arc::new(Inner {
             hub,
             store,

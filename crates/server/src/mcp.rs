@@ -3,6 +3,7 @@
 //! In: requests that the route's guard has authenticated. Out: responses of the protocol, in both of its eras. `rmcp` speaks the
 //! protocol; what is listed, who may call and what an outcome becomes is decided here and by the hub.
 
+mod approvals;
 mod call;
 mod endpoint;
 mod envelope;

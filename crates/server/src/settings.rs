@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use toolhub_core::json::JsonLimits;
 
 use crate::scope::Scope;
@@ -50,6 +52,8 @@ pub struct McpSettings {
     pub enabled: bool,
     /// The toolset of `/mcp`; all tools if absent.
     pub toolset: Option<String>,
+    /// What happens to a call that needs approval.
+    pub approval: McpApproval,
     /// How long a session may be unused before it is unloaded, and may make room for a new one.
     pub session_idle: Duration,
     /// Largest number of sessions.
@@ -58,11 +62,26 @@ pub struct McpSettings {
     pub max_sessions_per_caller: usize,
 }
 
+/// What happens to the call of an MCP client that needs approval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum McpApproval {
+    /// The user of the client decides in a form, if the client shows forms and its key has the scope `approvals:write`; otherwise
+    /// as `link`.
+    #[default]
+    Elicit,
+    /// The answer names the approval, and its page to the user. The same call made again uses the decision.
+    Link,
+    /// It is refused.
+    Deny,
+}
+
 impl Default for McpSettings {
     fn default() -> Self {
         Self {
             enabled: true,
             toolset: None,
+            approval: McpApproval::default(),
             session_idle: Duration::from_secs(5 * 60),
             max_sessions: 10_000,
             max_sessions_per_caller: 100,

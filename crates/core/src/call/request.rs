@@ -32,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) wait: CallerWait,
     /// Until when its caller waits for an approval; without it, until the approval expires.
     pub(crate) approval_until: Option<Instant>,
+    /// It is refused if it needs an approval that no grant gives.
+    pub(crate) refuses_approval: bool,
     /// Cancels the call.
     pub(crate) cancel: Option<CancellationToken>,
     /// Where progress and log lines of its tool go.
@@ -62,6 +64,7 @@ impl Call {
             id_error: None,
             wait: CallerWait::default(),
             approval_until: None,
+            refuses_approval: false,
             cancel: None,
             updates: None,
             input: None,

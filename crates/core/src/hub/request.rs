@@ -156,6 +156,12 @@ impl<'hub> CallRequest<'hub> {
         self
     }
 
+    /// Requests no approval: if one is required that no grant gives, the call ends with `forbidden`.
+    pub fn refuse_approval(mut self) -> Self {
+        self.submission.call.refuses_approval = true;
+        self
+    }
+
     /// Answers input requests of the tool. Without a handler they are declined; a call that continues after a restart has none.
     pub fn input(mut self, handler: Arc<dyn InputHandler>) -> Self {
         self.submission.call.input = Some(handler);

@@ -179,7 +179,7 @@ fn default_toolset(app: &App) -> ApiResult<Toolset> {
 async fn serve(
     app: &App,
     principal: Principal,
-    (toolset, thread): (Toolset, Option<ThreadId>),
+    target: (Toolset, Option<ThreadId>),
     links: &Links,
     Head(parts): Head,
     body: Bytes,
@@ -189,7 +189,7 @@ async fn serve(
         return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
     }
     let is_get = parts.method == Method::GET;
-    let request = McpRequest::new(principal.clone(), toolset, thread, links.base_url());
+    let request = McpRequest::new(principal.clone(), target, links.base_url(), &parts);
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {

@@ -8,19 +8,26 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use rmcp::{
     ErrorData, RoleServer,
-    model::{CallToolRequestParams, CallToolResponse, InputRequiredResult, ProtocolVersion, RequestMetaObject},
+    model::{
+        CallToolRequestParams, CallToolResponse, ContentBlock, InputRequiredResult, ProtocolVersion, RequestMetaObject,
+    },
     service::RequestContext,
 };
 use serde_json::Value;
-use toolhub_core::{CallHandle, CallRequest, Outcome, Tool, ToolFilter, ToolHub, TraceContext, ids::ThreadId, suggest};
+use toolhub_core::{
+    Approval, CallError, CallHandle, CallRequest, ErrorKind, InputHandler, InputKind, InputRequest, Outcome, Sealer,
+    Tool, ToolFilter, ToolHub, TraceContext, backend::StoreError, ids::ThreadId, suggest,
+};
 
 use super::{
+    approvals::{self, ApprovalForms, Decision, FORM_KEY},
     input::{ClientInput, accepted_kinds, to_result},
     interactive_calls::{CallOwner, CallStep, InteractiveCall, SuspendedCalls},
     request::McpRequest,
     result,
     updates::UpdateNotifier,
 };
+use crate::settings::McpApproval;
 
 /// The argument that names a thread where nothing else does.
 pub(super) const THREAD_ARGUMENT: &str = "thread_id";
@@ -36,6 +43,7 @@ pub(super) struct Calls {
     pub(super) hub: ToolHub,
     /// Calls of the modern era that asked their caller, which answers with another request.
     pub(super) suspended: Arc<SuspendedCalls>,
+    pub(super) forms: ApprovalForms,
 }
 
 impl Calls {
@@ -56,50 +64,134 @@ impl Calls {
                 Some(value) => Some(parse_thread(&value, THREAD_ARGUMENT)?),
             };
         }
-        let caller = CallerOfCall { request: &request, tool: &tool, is_minted: thread.is_none() };
-        if let Some(state) = params.request_state {
-            let mut call = self.resume(&state, &caller)?;
-            call.answer(params.input_responses.unwrap_or_default().into_iter().collect());
-            return self.drive(call, &caller, &context).await;
-        }
-        let call = self.build(&caller, Value::Object(arguments), thread, &context)?;
         let accepted = accepted_kinds(context.client_capabilities().as_ref());
-        let mut notifier = notifier(&request, &context);
-        if is_modern(&context) && !accepted.is_empty() {
+        let mut call = ClientCall {
+            is_minted: thread.is_none(),
+            may_ask: self.forms.may_ask(&request, &accepted),
+            arguments: Value::Object(arguments),
+            request: &request,
+            tool: &tool,
+            context: &context,
+            thread,
+            accepted,
+        };
+        let answers = params.input_responses.unwrap_or_default();
+        match params.request_state {
+            Some(state) if Sealer::is_token(&state) => {
+                let form = answers.get(FORM_KEY).cloned().unwrap_or_default();
+                match self.decide_sealed(&state, &mut call, &form).await? {
+                    Decision::Decided => self.make(&call).await,
+                    Decision::Undecided(reason) => self.make_without_form(call, &reason).await,
+                    Decision::TooLate => Err(start_again("this call was decided before")),
+                }
+            }
+            Some(state) => {
+                let mut running = self.resume(&state, &call)?;
+                running.answer(answers.into_iter().collect());
+                match self.drive(running, &call).await? {
+                    CallProgress::Ended(outcome) => call.result(&outcome),
+                    CallProgress::Suspended(result) => Ok(result),
+                }
+            }
+            None => self.make(&call).await,
+        }
+    }
+
+    /// Makes a call, and asks its caller to approve it if it must and may.
+    async fn make(&self, call: &ClientCall<'_>) -> Result<CallToolResponse, ErrorData> {
+        loop {
+            let outcome = match self.make_once(call).await? {
+                CallProgress::Ended(outcome) => outcome,
+                CallProgress::Suspended(result) => return Ok(result),
+            };
+            let Some((approval, form)) = self.approval_form(call, &outcome).await? else {
+                return call.result(&outcome);
+            };
+            if is_modern(call.context) {
+                let state = self.forms.seal(&approval, &call.binding());
+                let (requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
+                return Ok(CallToolResponse::InputRequired(InputRequiredResult::new(Some(requests), Some(state))));
+            }
+            let input = ClientInput { client: call.context.peer.clone(), accepted: call.accepted.clone() };
+            let answer = tokio::select! {
+                answer = input.answer(form) => answer.unwrap_or_default(),
+                () = call.context.ct.cancelled() => return Err(cancelled()),
+            };
+            match self.forms.decide(approval.id, &answer, call.request).await.map_err(store_fault)? {
+                // The same call made again uses the decision, whoever made it.
+                Decision::Decided | Decision::TooLate => {}
+                Decision::Undecided(reason) => return call.undecided(&outcome, &reason),
+            }
+        }
+    }
+
+    async fn make_without_form(&self, mut call: ClientCall<'_>, reason: &str) -> Result<CallToolResponse, ErrorData> {
+        call.may_ask = false;
+        match self.make_once(&call).await? {
+            CallProgress::Ended(outcome) => call.undecided(&outcome, reason),
+            CallProgress::Suspended(result) => Ok(result),
+        }
+    }
+
+    async fn make_once(&self, call: &ClientCall<'_>) -> Result<CallProgress, ErrorData> {
+        let context = call.context;
+        let request = self.build(call)?;
+        if is_modern(context) && !call.accepted.is_empty() {
             // Not cancelled with the request, which ends when the call asks its caller.
-            return self.drive(InteractiveCall::start(call, accepted), &caller, &context).await;
+            return self.drive(InteractiveCall::start(request, call.accepted.clone()), call).await;
         }
         let is_keyed = context.meta.contains_key(IDEMPOTENCY_META);
-        let call = if is_keyed { call } else { call.cancel_on(&context.ct) };
-        let outcome = if accepted.is_empty() && notifier.is_silent() {
-            call.await
+        let request = if is_keyed { request } else { request.cancel_on(&context.ct) };
+        let mut notifier = notifier(call.request, context);
+        let outcome = if call.accepted.is_empty() && notifier.is_silent() {
+            request.await
         } else {
-            let input = ClientInput { client: context.peer.clone(), accepted };
-            follow(call.input(Arc::new(input)).start(), &mut notifier).await
+            let input = ClientInput { client: context.peer.clone(), accepted: call.accepted.clone() };
+            follow(request.input(Arc::new(input)).start(), &mut notifier).await
         };
-        caller.result(&outcome)
+        Ok(CallProgress::Ended(Box::new(outcome)))
+    }
+
+    /// The form about the approval that a call needs, if its caller may be asked.
+    async fn approval_form(
+        &self,
+        call: &ClientCall<'_>,
+        outcome: &Outcome,
+    ) -> Result<Option<(Approval, InputRequest)>, ErrorData> {
+        let error = outcome.error.as_ref().filter(|error| call.may_ask && error.kind == ErrorKind::ApprovalRequired);
+        let Some(id) = error.and_then(CallError::approval) else { return Ok(None) };
+        let approval = self.hub.approval(&call.request.principal.tenant, id).await.map_err(store_fault)?;
+        Ok(approval.and_then(|approval| {
+            let form = self.forms.form(&approval, call.tool)?;
+            Some((approval, form))
+        }))
+    }
+
+    /// Decides an approval by a form that was sent back with its state.
+    async fn decide_sealed(&self, state: &str, call: &mut ClientCall<'_>, form: &Value) -> Result<Decision, ErrorData> {
+        let opened = self.forms.open(state, &call.binding()).filter(|_| call.may_ask);
+        let Some(sealed) = opened else {
+            return Err(start_again("the state was changed, is too old, or belongs to another call"));
+        };
+        call.thread = sealed.thread;
+        self.forms.decide(sealed.approval, form, call.request).await.map_err(store_fault)
     }
 
     /// Takes a call that waits for answers of this caller.
-    fn resume(&self, state: &str, caller: &CallerOfCall<'_>) -> Result<InteractiveCall, ErrorData> {
-        let call = self.suspended.take(state, &caller.owner());
-        let call = call.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        if call.tool() == caller.tool.definition.name.as_str() {
-            return Ok(call);
+    fn resume(&self, state: &str, call: &ClientCall<'_>) -> Result<InteractiveCall, ErrorData> {
+        let running = self.suspended.take(state, &call.owner());
+        let running = running.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        if running.tool() == call.tool.definition.name.as_str() {
+            return Ok(running);
         }
         // Dropped, and so cancelled: its caller has lost its state.
-        Err(ErrorData::invalid_params("the state belongs to the call of another tool; start again", None))
+        Err(start_again("the state belongs to the call of another tool"))
     }
 
     /// Follows a call until it ends or asks its caller.
-    async fn drive(
-        &self,
-        mut call: InteractiveCall,
-        caller: &CallerOfCall<'_>,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let mut notifier = notifier(caller.request, context);
-        let mut updates = Box::pin(call.handle().updates());
+    async fn drive(&self, mut running: InteractiveCall, call: &ClientCall<'_>) -> Result<CallProgress, ErrorData> {
+        let mut notifier = notifier(call.request, call.context);
+        let mut updates = Box::pin(running.handle().updates());
         loop {
             let step = tokio::select! {
                 biased;
@@ -107,47 +199,42 @@ impl Calls {
                     notifier.notify(update).await;
                     continue;
                 }
-                step = call.next() => step,
+                step = running.next() => step,
                 // Dropping the call cancels it, unless it has an idempotency key.
-                () = context.ct.cancelled() => {
-                    return Err(ErrorData::internal_error("the request was cancelled", None));
-                }
+                () = call.context.ct.cancelled() => return Err(cancelled()),
             };
             let requests = match step {
-                CallStep::Ended(outcome) => return caller.result(&outcome),
+                CallStep::Ended(outcome) => return Ok(CallProgress::Ended(outcome)),
                 CallStep::InputRequired(requests) => requests,
             };
             let (requests, inexpressible) = to_result(requests);
-            call.decline(&inexpressible);
+            running.decline(&inexpressible);
             if requests.is_empty() {
                 continue;
             }
-            let parked = self.suspended.park(caller.owner(), call);
+            let parked = self.suspended.park(call.owner(), running);
             let state = parked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
             let result = InputRequiredResult::new(Some(requests), Some(state.to_string()));
-            return Ok(CallToolResponse::InputRequired(result));
+            return Ok(CallProgress::Suspended(CallToolResponse::InputRequired(result)));
         }
     }
 
-    fn build<'a>(
-        &'a self,
-        caller: &CallerOfCall<'_>,
-        arguments: Value,
-        thread: Option<ThreadId>,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallRequest<'a>, ErrorData> {
-        let principal = &caller.request.principal;
-        let call = self.hub.call(caller.tool.definition.name.as_str(), arguments);
-        let mut call = call.tenant(principal.tenant.clone()).caller(principal.caller.clone()).no_wait();
-        if let Some(thread) = thread {
-            call = call.thread(thread.as_str());
+    fn build<'a>(&'a self, call: &ClientCall<'_>) -> Result<CallRequest<'a>, ErrorData> {
+        let (principal, meta) = (&call.request.principal, &call.context.meta);
+        let request = self.hub.call(call.tool.definition.name.as_str(), call.arguments.clone());
+        let mut request = request.tenant(principal.tenant.clone()).caller(principal.caller.clone()).no_wait();
+        if self.forms.mode == McpApproval::Deny {
+            request = request.refuse_approval();
         }
-        if let Some(trace) = context.meta.get_traceparent().and_then(|text| TraceContext::parse(text).ok()) {
-            call = call.trace(trace);
+        if let Some(thread) = &call.thread {
+            request = request.thread(thread.as_str());
         }
-        match context.meta.get(IDEMPOTENCY_META) {
-            None => Ok(call),
-            Some(Value::String(key)) => Ok(call.idempotency_key(key.as_str())),
+        if let Some(trace) = meta.get_traceparent().and_then(|text| TraceContext::parse(text).ok()) {
+            request = request.trace(trace);
+        }
+        match meta.get(IDEMPOTENCY_META) {
+            None => Ok(request),
+            Some(Value::String(key)) => Ok(request.idempotency_key(key.as_str())),
             Some(_) => Err(ErrorData::invalid_params(format!("`_meta.{IDEMPOTENCY_META}` is not a string"), None)),
         }
     }
@@ -164,23 +251,64 @@ impl Calls {
     }
 }
 
-/// Who makes a call of which tool.
-struct CallerOfCall<'a> {
-    request: &'a McpRequest,
-    tool: &'a Tool,
-    /// Whether the caller named no thread.
-    is_minted: bool,
+/// How far a call has come within one request.
+enum CallProgress {
+    Ended(Box<Outcome>),
+    /// It asked its caller: the answer to the request that made it.
+    Suspended(CallToolResponse),
 }
 
-impl CallerOfCall<'_> {
+/// A call of a client, as its request describes it.
+struct ClientCall<'a> {
+    request: &'a McpRequest,
+    context: &'a RequestContext<RoleServer>,
+    tool: &'a Tool,
+    arguments: Value,
+    thread: Option<ThreadId>,
+    /// Whether the client named no thread.
+    is_minted: bool,
+    /// What the client can be asked for.
+    accepted: Vec<InputKind>,
+    /// Whether its user may approve the call in a form.
+    may_ask: bool,
+}
+
+impl ClientCall<'_> {
     fn owner(&self) -> CallOwner {
         let principal = &self.request.principal;
         CallOwner { tenant: principal.tenant.clone(), caller: principal.caller.clone() }
     }
 
+    /// What the state of its approval is bound to.
+    fn binding(&self) -> String {
+        let named = self.thread.as_ref().filter(|_| !self.is_minted);
+        approvals::binding(self.request, self.tool, named, &self.arguments)
+    }
+
     fn result(&self, outcome: &Outcome) -> Result<CallToolResponse, ErrorData> {
         result::of(outcome, self.tool, self.request, self.is_minted)
     }
+
+    /// The result of a call whose user was asked to approve it and did not decide.
+    fn undecided(&self, outcome: &Outcome, reason: &str) -> Result<CallToolResponse, ErrorData> {
+        let mut response = self.result(outcome)?;
+        if let CallToolResponse::Complete(result) = &mut response {
+            result.content.push(ContentBlock::text(reason));
+        }
+        Ok(response)
+    }
+}
+
+fn start_again(reason: &str) -> ErrorData {
+    ErrorData::invalid_params(format!("{reason}; start again, without `requestState`"), None)
+}
+
+fn cancelled() -> ErrorData {
+    ErrorData::internal_error("the request was cancelled", None)
+}
+
+fn store_fault(error: StoreError) -> ErrorData {
+    result::fault(&CallError::from(error))
 }
 
 /// Waits for the outcome, and passes progress and log lines of the call on.

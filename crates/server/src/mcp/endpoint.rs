@@ -27,6 +27,7 @@ use super::{
     sessions::{Session, Sessions},
 };
 use crate::{
+    audit::Audit,
     problem::{Code, Problem},
     scope::{Principal, Scope},
     settings::Settings,
@@ -46,10 +47,11 @@ impl McpEndpoint {
     pub(crate) fn new(
         hub: &ToolHub,
         store: &Arc<dyn Backend>,
+        audit: &Arc<Audit>,
         settings: &Settings,
         stopping: &CancellationToken,
     ) -> Self {
-        let server = HubServer::new(hub, settings, stopping);
+        let server = HubServer::new(hub, audit, settings, stopping);
         let legacy = Legacy { server: server.clone(), sessions: Sessions::new(store, &settings.mcp, stopping) };
         let config = StreamableHttpServerConfig::default()
             // The listener has checked both.

@@ -3,14 +3,18 @@
 //! Travels through `rmcp` in the extensions of the HTTP request, so that the caller is taken from each request and never from the
 //! session.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc};
 
 use axum::http::request::Parts;
 use rmcp::{ErrorData, RoleServer, service::RequestContext};
-use toolhub_core::{Toolset, ids::ThreadId};
+use toolhub_core::{
+    Toolset,
+    clock::{Clock, SystemClock},
+    ids::ThreadId,
+};
 
 use super::sessions::Session;
-use crate::scope::Principal;
+use crate::{audit, request_info::RequestInfo, scope::Principal};
 
 /// A request to the MCP endpoint.
 pub(crate) struct McpRequest {
@@ -23,11 +27,38 @@ pub(crate) struct McpRequest {
     pub(super) session: Option<Arc<Session>>,
     /// The URL of this server, as the client reaches it.
     pub(crate) base_url: String,
+    /// The path of the HTTP request.
+    path: String,
+    info: Option<RequestInfo>,
 }
 
 impl McpRequest {
-    pub(crate) fn new(principal: Principal, toolset: Toolset, thread: Option<ThreadId>, base_url: String) -> Self {
-        Self { principal, toolset, thread, session: None, base_url }
+    pub(crate) fn new(
+        principal: Principal,
+        (toolset, thread): (Toolset, Option<ThreadId>),
+        base_url: String,
+        parts: &Parts,
+    ) -> Self {
+        let (path, info) = (parts.uri.path().to_owned(), parts.extensions.get::<RequestInfo>().cloned());
+        Self { principal, toolset, thread, session: None, base_url, path, info }
+    }
+
+    /// An entry of the audit log about something that the request did.
+    pub(super) fn audit_entry(&self, act: &str, target: impl Display) -> audit::Entry {
+        let now = SystemClock.now();
+        audit::Entry {
+            id: audit::mint_id(now),
+            at: now,
+            act: act.into(),
+            who: Some(self.principal.caller.clone()),
+            tenant: Some(self.principal.tenant.clone()),
+            from: self.info.as_ref().and_then(|info| info.peer).map(|peer| peer.ip()),
+            method: "POST".into(),
+            path: format!("{}#{target}", self.path),
+            status: 200,
+            request: self.info.as_ref().map(|info| info.id.clone()),
+            not_kept: 0,
+        }
     }
 
     /// The request that `rmcp` handles.

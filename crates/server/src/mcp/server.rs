@@ -16,13 +16,14 @@ use rmcp::{
 use toolhub_core::{CancellationToken, ToolHub, ids::ThreadId};
 
 use super::{
+    approvals::ApprovalForms,
     call::{self, Calls},
     list_watch::ListWatch,
     lists::Lists,
     request::McpRequest,
     tool_list::ToolList,
 };
-use crate::settings::Settings;
+use crate::{audit::Audit, settings::Settings};
 
 /// How long a client may use a list of tools without asking again, in milliseconds.
 const LIST_TTL_MS: u64 = 60_000;
@@ -40,8 +41,9 @@ struct Inner {
 }
 
 impl HubServer {
-    pub(super) fn new(hub: &ToolHub, settings: &Settings, stopping: &CancellationToken) -> Self {
-        let calls = Calls { hub: hub.clone(), suspended: Arc::default() };
+    pub(super) fn new(hub: &ToolHub, audit: &Arc<Audit>, settings: &Settings, stopping: &CancellationToken) -> Self {
+        let forms = ApprovalForms { hub: hub.clone(), audit: audit.clone(), mode: settings.mcp.approval };
+        let calls = Calls { hub: hub.clone(), suspended: Arc::default(), forms };
         Self(Arc::new(Inner {
             calls,
             tools: ToolList::new(hub),

@@ -25,6 +25,7 @@ mod listener_routes;
 mod listener_secrets;
 mod listener_standby;
 mod listener_tenants;
+mod mcp_approvals;
 mod mcp_changes;
 mod mcp_endpoint;
 mod mcp_input;

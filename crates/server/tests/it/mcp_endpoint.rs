@@ -7,16 +7,12 @@ use toolhub_server::{Scope, Server};
 use crate::{
     support_api::{ApiFixture, api_fixture, send},
     support_listener::{make_key, settings_with_keys},
-    support_mcp::{LEGACY, MODERN, McpClient, events, initialize_message},
+    support_mcp::{LEGACY, MODERN, McpClient, events, initialize_message, text},
 };
 
 /// A client of each era.
 async fn both(fixture: &ApiFixture) -> [McpClient; 2] {
     [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")]
-}
-
-fn text(result: &Value) -> &str {
-    result["content"][0]["text"].as_str().unwrap()
 }
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic};
 use toolhub_server::{Scope, Server};
 
 use crate::{
-    support_api::{ApiFixture, EventReader, api_fixture},
+    support_api::{ApiFixture, api_fixture},
     support_listener::{make_key, settings_with_keys},
-    support_mcp::{McpClient, events},
+    support_mcp::{McpClient, events, next, text},
 };
 
 /// A form that the types of the modern era cannot express is declined, not asked for ever.
@@ -55,27 +55,6 @@ async fn asking_fixture() -> ApiFixture {
     fixture
 }
 
-fn text(result: &Value) -> &str {
-    result["content"][0]["text"].as_str().unwrap()
-}
-
-async fn open(fixture: &ApiFixture, client: &McpClient, tool: &str) -> EventReader {
-    let message = client.message("tools/call", json!({"name": tool, "arguments": {}}));
-    let headers = client.all_headers(Some(&message));
-    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    fixture.stream_request("POST", &client.path, Some(message.to_string()), &headers).await
-}
-
-/// The next message of a stream.
-async fn next(stream: &mut EventReader) -> Value {
-    loop {
-        let chunk = stream.next_chunk().await.expect("a message");
-        if let Some(message) = events(&chunk).pop() {
-            return message;
-        }
-    }
-}
-
 async fn accept(client: &McpClient, question: &Value, name: &str) {
     assert_eq!(question["method"], "elicitation/create", "{question}");
     let result = json!({"action": "accept", "content": {"name": name}});
@@ -88,7 +67,8 @@ async fn a_session_is_asked_on_the_stream_of_its_own_call() {
     let fixture = asking_fixture().await;
     let client = async || McpClient::modern(&fixture.router, "/mcp").can(json!({"elicitation": {}})).initialize().await;
     let (ann, bob) = (client().await, client().await);
-    let (mut for_ann, mut for_bob) = (open(&fixture, &ann, "ask").await, open(&fixture, &bob, "ask").await);
+    let (mut for_ann, mut for_bob) =
+        (ann.open(&fixture, "ask", json!({})).await, bob.open(&fixture, "ask", json!({})).await);
     let (first, other) = (next(&mut for_ann).await, next(&mut for_bob).await);
     // An answer counts in its own session only.
     accept(&bob, &first, "Eve").await;

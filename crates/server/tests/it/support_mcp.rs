@@ -3,7 +3,7 @@
 use axum::Router;
 use serde_json::{Value, json};
 
-use crate::support_api::{Reply, send};
+use crate::support_api::{ApiFixture, EventReader, Reply, send};
 
 /// The last protocol version with sessions, and the first one without.
 pub(crate) const LEGACY: &str = "2025-11-25";
@@ -129,10 +129,33 @@ impl McpClient {
         self.result("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
+    /// Calls a tool; returns the messages of the call.
+    pub(crate) async fn open(&self, fixture: &ApiFixture, tool: &str, arguments: Value) -> EventReader {
+        let message = self.message("tools/call", json!({"name": tool, "arguments": arguments}));
+        let headers = self.all_headers(Some(&message));
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        fixture.stream_request("POST", &self.path, Some(message.to_string()), &headers).await
+    }
+
     /// The names of the listed tools.
     pub(crate) async fn names(&self) -> Vec<String> {
         let list = self.result("tools/list", json!({})).await;
         list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// The text of a result.
+pub(crate) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+/// The next message of a stream.
+pub(crate) async fn next(stream: &mut EventReader) -> Value {
+    loop {
+        let chunk = stream.next_chunk().await.expect("a message");
+        if let Some(message) = events(&chunk).pop() {
+            return message;
+        }
     }
 }
 

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use toolhub::{config::PositiveDuration, server::McpSettings};
+use toolhub::{
+    config::PositiveDuration,
+    server::{McpApproval, McpSettings},
+};
 
 /// The address at which MCP clients reach the tools: `/mcp`, `/mcp/TOOLSET` and `/mcp/t/THREAD`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -14,6 +17,8 @@ pub(crate) struct McpEndpoint {
     /// The toolset of `/mcp`. Default: all tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) toolset: Option<String>,
+    /// What happens to a call that needs approval.
+    pub(crate) approval: McpApproval,
     /// How long a session may be unused before it is unloaded from memory, and may make room for a new one. Only protocol versions
     /// before 2026-07-28 have sessions.
     pub(crate) session_idle: PositiveDuration,
@@ -32,6 +37,7 @@ impl Default for McpEndpoint {
         Self {
             enabled: defaults.enabled,
             toolset: None,
+            approval: defaults.approval,
             session_idle: PositiveDuration(defaults.session_idle),
             max_sessions: number(defaults.max_sessions),
             max_sessions_per_caller: number(defaults.max_sessions_per_caller),

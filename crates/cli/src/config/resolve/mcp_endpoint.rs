@@ -12,7 +12,8 @@ use super::{
 };
 
 pub(super) fn resolve(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> McpSettings {
-    let raw::McpEndpoint { enabled, toolset, session_idle, max_sessions, max_sessions_per_caller } = &raw.mcp_endpoint;
+    let raw::McpEndpoint { enabled, toolset, approval, session_idle, max_sessions, max_sessions_per_caller } =
+        &raw.mcp_endpoint;
     let toolset = toolset.as_ref().filter(|name| !name.is_empty());
     if let Some(name) = toolset.filter(|name| !raw.toolsets.contains_key(*name)) {
         let help = match closest(name, raw.toolsets.keys().map(String::as_str)) {
@@ -24,6 +25,7 @@ pub(super) fn resolve(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Mcp
     let mut settings = McpSettings::default();
     settings.enabled = *enabled;
     settings.toolset = toolset.cloned();
+    settings.approval = *approval;
     settings.session_idle = session_idle.0;
     settings.max_sessions = super::to_usize(*max_sessions);
     settings.max_sessions_per_caller = super::to_usize(*max_sessions_per_caller);

@@ -42,6 +42,9 @@ pub(super) async fn ask_for_approval(
         withdraw_approval(engine, &envelope).await;
         return Ok(Allowed(envelope));
     }
+    if envelope.call.refuses_approval {
+        return Err(refusal::approval_refused(&envelope));
+    }
     let partition = approvals::partition(&tenant, thread.as_ref(), &envelope.tool.definition.name);
     let binding = approvals::binding(&envelope.call, envelope.tool.version());
     let found = approvals.find_by_binding(&partition, &binding).await?;

@@ -62,6 +62,14 @@ pub(super) fn approval_required(envelope: &CallEnvelope, id: ApprovalId, reason:
         .detail(Detail::Approval(id))
 }
 
+/// The refusal of a call that needs an approval, made in a way that accepts none.
+pub(super) fn approval_refused(envelope: &CallEnvelope) -> CallError {
+    let name = &envelope.tool.definition.name;
+    CallError::new(ErrorKind::Forbidden)
+        .operator(format!("`{name}` needs approval, and its caller may make only calls that need none"))
+        .model("This call needs the approval of a person, which cannot be requested here. Do not try it again.")
+}
+
 /// The time limit to answer the request, or to use the approval, has passed.
 pub(in crate::pipeline) fn approval_expired<A>(approval: &Approval<A>, what: &str) -> CallError {
     let error = CallError::new(ErrorKind::ApprovalTimeout).operator(format!("approval {} {what}", approval.id));

@@ -1,0 +1,217 @@
+//! Approvals of calls of MCP clients: in a form, by a link, or not at all.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use axum::Router;
+use serde_json::{Value, json};
+use toolhub_core::{CallContext, ToolError, dynamic};
+use toolhub_server::{McpApproval, Scope, Server};
+use toolhub_testkit::soak;
+
+use crate::{
+    support_api::{ApiFixture, api_fixture, settings},
+    support_listener::{make_key, settings_with_keys},
+    support_mcp::{McpClient, next, text},
+};
+
+/// A hub with a tool `pay` that needs approval and counts its executions.
+async fn paying_fixture() -> (ApiFixture, Arc<AtomicUsize>) {
+    let fixture = api_fixture().await;
+    let paid = Arc::new(AtomicUsize::new(0));
+    let counter = paid.clone();
+    let pay = dynamic("pay", json!({"type": "object"}), move |given: Value, _: CallContext| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        async move { Ok::<_, ToolError>(json!({"paid": given["sum"]})) }
+    });
+    fixture.hub.register(pay.confirm()).unwrap();
+    (fixture, paid)
+}
+
+fn forms() -> Value {
+    json!({"elicitation": {"form": {}}})
+}
+
+fn modern(router: &Router) -> McpClient {
+    McpClient::modern(router, "/mcp").can(forms())
+}
+
+/// The same call again, with the state and the answer of the form.
+fn answered(asked: &Value, arguments: Value, answer: Value) -> Value {
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    json!({
+        "name": "pay", "arguments": arguments,
+        "inputResponses": {"approval": answer}, "requestState": asked["requestState"],
+    })
+}
+
+fn decide(content: Value) -> Value {
+    json!({"action": "accept", "content": content})
+}
+
+fn once() -> Value {
+    decide(json!({"decision": "proceed_once"}))
+}
+
+#[tokio::test]
+async fn the_user_of_a_client_without_a_session_decides_in_a_form() {
+    let (fixture, paid) = paying_fixture().await;
+    let client = modern(&fixture.router);
+    let arguments = json!({"sum": 5, "password": "planted"});
+    let asked = client.call("pay", arguments.clone()).await;
+    let form = &asked["inputRequests"]["approval"]["params"];
+    let message = form["message"].as_str().unwrap();
+    assert!(message.contains("`pay`") && message.contains("\"sum\":5") && message.contains("Rule: "), "{message}");
+    assert!(!asked.to_string().contains("planted"), "{asked}");
+    assert_eq!(form["requestedSchema"]["required"], json!(["decision"]));
+    let done = client.result("tools/call", answered(&asked, arguments.clone(), once())).await;
+    assert_eq!(text(&done), "{\"paid\":5}");
+    // The next call asks again, until it is allowed for ever.
+    let asked = client.call("pay", arguments.clone()).await;
+    let always = decide(json!({"decision": "proceed_always_tool"}));
+    client.result("tools/call", answered(&asked, arguments.clone(), always)).await;
+    assert_eq!(client.call("pay", arguments).await["isError"], false);
+    assert_eq!(paid.load(Ordering::Relaxed), 3);
+    let audited = fixture.get("/api/v1/audit").await.expect_status(200);
+    let answers = audited["items"].as_array().unwrap().iter().filter(|entry| entry["act"] == "approval.answer");
+    assert!(answers.count() == 2, "{audited}");
+}
+
+#[tokio::test]
+async fn the_user_of_a_session_decides_in_a_form() {
+    let (fixture, paid) = paying_fixture().await;
+    let client = modern(&fixture.router).initialize().await;
+    let mut stream = client.open(&fixture, "pay", json!({"sum": 7})).await;
+    let form = next(&mut stream).await;
+    assert_eq!(form["method"], "elicitation/create", "{form}");
+    assert_eq!(paid.load(Ordering::Relaxed), 0);
+    let answer = json!({"jsonrpc": "2.0", "id": form["id"], "result": once()});
+    assert_eq!(client.post(&answer).await.status, 202);
+    let done = next(&mut stream).await;
+    assert_eq!(text(&done["result"]), "{\"paid\":7}", "{done}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_form_can_change_the_call_refuse_it_or_be_closed() {
+    let (fixture, paid) = paying_fixture().await;
+    let client = modern(&fixture.router);
+    let run = async |sum: i64, answer: Value| {
+        let asked = client.call("pay", json!({"sum": sum})).await;
+        client.result("tools/call", answered(&asked, json!({"sum": sum}), answer)).await
+    };
+    let edited = decide(json!({"decision": "modify_with_editor", "arguments": "{\"sum\": 2}"}));
+    assert_eq!(text(&run(1, edited).await), "{\"paid\":2}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+    let refused = run(3, decide(json!({"decision": "cancel", "message": "not today"}))).await;
+    assert!(refused["isError"] == true && text(&refused).contains("not today"), "{refused}");
+    let declined = run(4, json!({"action": "decline"})).await;
+    assert!(declined["isError"] == true && text(&declined).contains("refused"), "{declined}");
+    for answer in [
+        json!({"action": "cancel"}),
+        decide(json!({"decision": "perhaps"})),
+        decide(json!({"decision": "modify_with_editor", "arguments": "{"})),
+        json!("yes"),
+        Value::Null,
+    ] {
+        let undecided = run(6, answer).await;
+        assert!(undecided["isError"] == true && text(&undecided).contains("apr_"), "{undecided}");
+        assert!(undecided["_meta"]["dev.toolhub/approvalUrl"].is_string(), "{undecided}");
+    }
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_sealed_state_approves_nothing_but_its_own_call_and_that_once() {
+    let (fixture, paid) = paying_fixture().await;
+    let scopes = [Scope::ToolsRead, Scope::ToolsCall, Scope::ApprovalsWrite];
+    let (ann, ann_key) = make_key("ann", "a", &scopes);
+    let (eve, eve_key) = make_key("eve", "a", &scopes);
+    let (bob, bob_key) = make_key("bob", "b", &scopes);
+    let (plain, plain_key) = make_key("plain", "a", &scopes[..2]);
+    let settings = || settings_with_keys([ann.clone(), eve.clone(), bob.clone(), plain.clone()]);
+    let router = || Server::new(fixture.hub.clone(), fixture.store.clone(), settings()).router();
+    let server = router();
+    let client = |key: &str| modern(&server).key(key);
+    let (ann, arguments) = (client(&ann_key), json!({"sum": 1}));
+    let asked = ann.call("pay", arguments.clone()).await;
+    let params = answered(&asked, arguments.clone(), once());
+    let with = |name: &str, value: Value| {
+        let mut params = params.clone();
+        params[name] = value;
+        params
+    };
+    let mut foreign: Vec<(McpClient, Value)> = vec![
+        (client(&eve_key), params.clone()),
+        (client(&bob_key), params.clone()),
+        (client(&plain_key), params.clone()),
+        (ann.clone(), with("arguments", json!({"sum": 1_000_000}))),
+        (ann.clone(), with("name", json!("order"))),
+        (ann.clone(), with("_meta", json!({"dev.toolhub/threadId": "t-1"}))),
+    ];
+    let state = asked["requestState"].as_str().unwrap().as_bytes().to_owned();
+    let mutants = soak(100, 1_000);
+    foreign.extend((0..mutants).map(|round| {
+        let (mut bytes, at) = (state.clone(), round % state.len());
+        match round / state.len() {
+            0 => bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' },
+            1 => bytes.truncate(at),
+            2 => bytes[at] ^= 1,
+            3 => bytes.insert(at, b'x'),
+            _ => bytes.swap(at, 0),
+        }
+        (ann.clone(), with("requestState", String::from_utf8_lossy(&bytes).into()))
+    }));
+    foreign.retain(|(client, sent)| client.headers != ann.headers || *sent != params);
+    for (client, params) in &foreign {
+        let error = client.error("tools/call", params.clone()).await;
+        assert!(error["code"] == -32602 && error["message"].as_str().unwrap().contains("start again"), "{error}");
+    }
+    assert_eq!(paid.load(Ordering::Relaxed), 0);
+    // Answers without a state are a new call, which asks.
+    let mut unsealed = params.clone();
+    unsealed.as_object_mut().unwrap().remove("requestState");
+    assert_eq!(ann.result("tools/call", unsealed).await["resultType"], "input_required");
+    // The server may be restarted while the user decides; a state that is used by many at once runs once.
+    let after_restart = McpClient { router: router(), ..ann.clone() };
+    let replies =
+        futures_util::future::join_all((0..8).map(|_| after_restart.request("tools/call", params.clone()))).await;
+    let done = replies.iter().filter(|reply| reply["result"]["isError"] == false).count();
+    assert_eq!((done, paid.load(Ordering::Relaxed)), (1, 1), "{replies:?}");
+    assert_eq!(ann.error("tools/call", params).await["code"], -32602);
+    // A key that may not approve is never asked.
+    let linked = client(&plain_key).call("pay", arguments).await;
+    assert!(linked["isError"] == true && text(&linked).contains("apr_"), "{linked}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn what_a_form_cannot_show_whole_is_not_approved_in_it() {
+    let (fixture, _) = paying_fixture().await;
+    let result = modern(&fixture.router).call("pay", json!({"note": "x".repeat(20_000)})).await;
+    assert!(result["isError"] == true && text(&result).contains("apr_"), "{}", text(&result));
+}
+
+#[tokio::test]
+async fn approvals_can_be_linked_only_or_refused() {
+    let (fixture, paid) = paying_fixture().await;
+    let router = |approval| {
+        let mut settings = settings();
+        settings.mcp.approval = approval;
+        Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router()
+    };
+    let (link, deny) = (router(McpApproval::Link), router(McpApproval::Deny));
+    let refused = modern(&deny).call("pay", json!({"sum": 1})).await;
+    assert_eq!(refused["_meta"]["dev.toolhub/code"], "forbidden", "{refused}");
+    let approvals = fixture.get("/api/v1/approvals").await.expect_status(200);
+    assert_eq!(approvals["items"], json!([]));
+    let linked = modern(&link).call("pay", json!({"sum": 1})).await;
+    let id = linked["_meta"]["dev.toolhub/approvalUrl"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    // A standing grant holds where approvals are refused.
+    let always = json!({"outcome": "proceed_always_tool"});
+    fixture.post(&format!("/api/v1/approvals/{id}"), always).await.expect_status(200);
+    assert_eq!(modern(&deny).call("pay", json!({"sum": 2})).await["isError"], false);
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
