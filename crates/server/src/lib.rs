@@ -47,7 +47,7 @@ pub use host_control::{
 pub use keys::{KeyError, KeyRing, NewKey};
 pub use listener::{BoundServer, ServeError};
 pub use scope::{Scope, UnknownScope};
-pub use settings::{Auth, BuildInfo, KeySetting, Limits, McpApproval, McpSettings, Settings};
+pub use settings::{Auth, BuildInfo, KeySetting, Limits, McpApproval, McpMode, McpSettings, Settings};
 
 use app::App;
 

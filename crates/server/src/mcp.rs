@@ -16,6 +16,7 @@ mod message_log;
 mod request;
 mod request_transport;
 mod result;
+mod search;
 mod server;
 mod sessions;
 mod stored_sessions;

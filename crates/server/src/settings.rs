@@ -52,14 +52,29 @@ pub struct McpSettings {
     pub enabled: bool,
     /// The toolset of `/mcp`; all tools if absent.
     pub toolset: Option<String>,
+    /// How the tools are shown, unless the address says it.
+    pub mode: McpMode,
     /// What happens to a call that needs approval.
     pub approval: McpApproval,
+    /// After this time a call of a client that declared tasks becomes one.
+    pub task_after: Duration,
     /// How long a session may be unused before it is unloaded, and may make room for a new one.
     pub session_idle: Duration,
     /// Largest number of sessions.
     pub max_sessions: usize,
     /// Largest number of sessions of one caller.
     pub max_sessions_per_caller: usize,
+}
+
+/// How tools are shown to MCP clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum McpMode {
+    /// All of them are listed.
+    #[default]
+    List,
+    /// `search_tools`, `describe_tool` and `call_tool` are listed, for hubs with more tools than a model can read.
+    Search,
 }
 
 /// What happens to the call of an MCP client that needs approval.
@@ -81,7 +96,9 @@ impl Default for McpSettings {
         Self {
             enabled: true,
             toolset: None,
+            mode: McpMode::default(),
             approval: McpApproval::default(),
+            task_after: Duration::from_secs(5),
             session_idle: Duration::from_secs(5 * 60),
             max_sessions: 10_000,
             max_sessions_per_caller: 100,

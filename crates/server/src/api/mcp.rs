@@ -15,13 +15,14 @@ use super::{threads, toolsets};
 use crate::{
     app::App,
     connections::Holder,
-    extract::{self, FromBody, FromParts, Params},
+    extract::{self, FromBody, FromParts, Params, Query},
     links::Links,
     mcp::McpRequest,
     operation::Operation,
     problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal},
+    settings::McpMode,
     sse::{self, StreamHolder},
 };
 
@@ -82,12 +83,28 @@ struct ThreadAddress {
     thread_id: String,
 }
 
+/// How the tools of an address are shown.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ModeQuery {
+    /// How the tools are shown; `mcp_endpoint.mode` if absent.
+    mode: Option<McpMode>,
+}
+
 /// The head of a request.
-struct Head(Parts);
+struct Head {
+    parts: Parts,
+    mode: Option<McpMode>,
+    links: Links,
+}
 
 impl FromParts for Head {
-    fn from_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        Ok(Self(parts.clone()))
+    fn describe(operation: &mut Operation<'_>) {
+        Query::<ModeQuery>::describe(operation);
+    }
+
+    fn from_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let (Query(query), links) = (Query::<ModeQuery>::from_parts(parts, app)?, Links::from_parts(parts, app)?);
+        Ok(Self { parts: parts.clone(), mode: query.mode, links })
     }
 }
 
@@ -110,65 +127,60 @@ impl FromBody for Message {
 async fn post_all(
     State(app): State<App>,
     principal: Principal,
-    links: Links,
     head: Head,
     Message(body): Message,
 ) -> ApiResult<Response> {
     let target = (default_toolset(&app)?, None);
-    Ok(serve(&app, principal, target, &links, head, body).await)
+    Ok(serve(&app, principal, target, head, body).await)
 }
 
-async fn session_of_all(State(app): State<App>, principal: Principal, links: Links, head: Head) -> ApiResult<Response> {
+async fn session_of_all(State(app): State<App>, principal: Principal, head: Head) -> ApiResult<Response> {
     let target = (default_toolset(&app)?, None);
-    Ok(serve(&app, principal, target, &links, head, Bytes::new()).await)
+    Ok(serve(&app, principal, target, head, Bytes::new()).await)
 }
 
 async fn post_toolset(
     State(app): State<App>,
     principal: Principal,
     Params(path): Params<ToolsetPath>,
-    links: Links,
     head: Head,
     Message(body): Message,
 ) -> ApiResult<Response> {
     let target = (toolsets::find_named(&app, &path.toolset, Code::NOT_FOUND)?, None);
-    Ok(serve(&app, principal, target, &links, head, body).await)
+    Ok(serve(&app, principal, target, head, body).await)
 }
 
 async fn session_of_toolset(
     State(app): State<App>,
     principal: Principal,
     Params(path): Params<ToolsetPath>,
-    links: Links,
     head: Head,
 ) -> ApiResult<Response> {
     let target = (toolsets::find_named(&app, &path.toolset, Code::NOT_FOUND)?, None);
-    Ok(serve(&app, principal, target, &links, head, Bytes::new()).await)
+    Ok(serve(&app, principal, target, head, Bytes::new()).await)
 }
 
 async fn post_thread(
     State(app): State<App>,
     principal: Principal,
     Params(path): Params<ThreadAddress>,
-    links: Links,
     head: Head,
     Message(body): Message,
 ) -> ApiResult<Response> {
     let thread = threads::find(&app, &principal.tenant, &path.thread_id).await?;
     let target = (default_toolset(&app)?, Some(thread.id));
-    Ok(serve(&app, principal, target, &links, head, body).await)
+    Ok(serve(&app, principal, target, head, body).await)
 }
 
 async fn session_of_thread(
     State(app): State<App>,
     principal: Principal,
     Params(path): Params<ThreadAddress>,
-    links: Links,
     head: Head,
 ) -> ApiResult<Response> {
     let thread = threads::find(&app, &principal.tenant, &path.thread_id).await?;
     let target = (default_toolset(&app)?, Some(thread.id));
-    Ok(serve(&app, principal, target, &links, head, Bytes::new()).await)
+    Ok(serve(&app, principal, target, head, Bytes::new()).await)
 }
 
 /// The tools of an address that names no toolset.
@@ -180,8 +192,7 @@ async fn serve(
     app: &App,
     principal: Principal,
     target: (Toolset, Option<ThreadId>),
-    links: &Links,
-    Head(parts): Head,
+    Head { parts, mode, links }: Head,
     body: Bytes,
 ) -> Response {
     if !app.settings().mcp.enabled {
@@ -189,7 +200,8 @@ async fn serve(
         return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
     }
     let is_get = parts.method == Method::GET;
-    let request = McpRequest::new(principal.clone(), target, links.base_url(), &parts);
+    let request =
+        McpRequest::new(principal.clone(), target, links.base_url(), mode.unwrap_or(app.settings().mcp.mode), &parts);
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {

@@ -3,21 +3,26 @@
 //! In: the parameters of `tools/call`. Out: a result of the protocol. The call passes the pipeline like any other; a client that
 //! cancels, or closes the stream of its request, cancels the call, unless it has an idempotency key.
 
-use std::sync::Arc;
+mod tasks;
+
+use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use rmcp::{
     ErrorData, RoleServer,
     model::{
-        CallToolRequestParams, CallToolResponse, ContentBlock, InputRequiredResult, ProtocolVersion, RequestMetaObject,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult, ProtocolVersion,
+        RequestMetaObject,
     },
     service::RequestContext,
 };
 use serde_json::Value;
 use toolhub_core::{
     Approval, CallError, CallHandle, CallRequest, ErrorKind, InputHandler, InputKind, InputRequest, Outcome, Sealer,
-    Tool, ToolFilter, ToolHub, TraceContext, backend::StoreError, ids::ThreadId, suggest,
+    Tool, ToolHub, TraceContext, backend::StoreError, ids::ThreadId,
 };
+
+pub(super) use tasks::InteractiveTasks;
 
 use super::{
     approvals::{self, ApprovalForms, Decision, FORM_KEY},
@@ -25,9 +30,11 @@ use super::{
     interactive_calls::{CallOwner, CallStep, InteractiveCall, SuspendedCalls},
     request::McpRequest,
     result,
+    search::{self, SearchCall},
+    tool_list::ToolList,
     updates::UpdateNotifier,
 };
-use crate::settings::McpApproval;
+use crate::settings::{McpApproval, McpMode};
 
 /// The argument that names a thread where nothing else does.
 pub(super) const THREAD_ARGUMENT: &str = "thread_id";
@@ -35,8 +42,6 @@ pub(super) const THREAD_ARGUMENT: &str = "thread_id";
 pub(super) const THREAD_META: &str = "dev.toolhub/threadId";
 /// `_meta` key of the idempotency key of a call.
 const IDEMPOTENCY_META: &str = "dev.toolhub/idempotencyKey";
-/// How many names an unknown one is answered with.
-const MAX_SUGGESTIONS: usize = 3;
 
 /// Makes the calls of MCP clients.
 pub(super) struct Calls {
@@ -44,6 +49,10 @@ pub(super) struct Calls {
     /// Calls of the modern era that asked their caller, which answers with another request.
     pub(super) suspended: Arc<SuspendedCalls>,
     pub(super) forms: ApprovalForms,
+    pub(super) tools: Arc<ToolList>,
+    /// After this time a call of a client that declared tasks becomes one.
+    pub(super) task_after: Duration,
+    pub(super) tasks: InteractiveTasks,
 }
 
 impl Calls {
@@ -54,8 +63,17 @@ impl Calls {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let request = McpRequest::of(&context)?;
+        if request.mode == McpMode::Search {
+            let thread = named_thread(&request, &context.meta)?;
+            match search::call(params, &self.tools, &request, thread.as_ref()).await? {
+                SearchCall::Answered(result) => return Ok(CallToolResponse::Complete(result)),
+                SearchCall::CallOf(named) => params = named,
+            }
+        }
         let found = self.hub.get(&params.name).filter(|_| request.toolset.contains(&params.name));
-        let Some(tool) = found else { return Err(self.unknown_tool(&request, &params.name)) };
+        let Some(tool) = found else {
+            return Err(ErrorData::invalid_params(self.tools.closest(&request, &params.name), None));
+        };
         let mut arguments = params.arguments.take().unwrap_or_default();
         let mut thread = named_thread(&request, &context.meta)?;
         if thread.is_none() && takes_thread_argument(&tool) {
@@ -68,6 +86,7 @@ impl Calls {
         let mut call = ClientCall {
             is_minted: thread.is_none(),
             may_ask: self.forms.may_ask(&request, &accepted),
+            may_be_task: is_modern(&context) && context.client_capabilities().is_some_and(|it| it.supports_tasks()),
             arguments: Value::Object(arguments),
             request: &request,
             tool: &tool,
@@ -136,6 +155,9 @@ impl Calls {
     async fn make_once(&self, call: &ClientCall<'_>) -> Result<CallProgress, ErrorData> {
         let context = call.context;
         let request = self.build(call)?;
+        if call.may_be_task {
+            return self.make_task(request, call).await;
+        }
         if is_modern(context) && !call.accepted.is_empty() {
             // Not cancelled with the request, which ends when the call asks its caller.
             return self.drive(InteractiveCall::start(request, call.accepted.clone()), call).await;
@@ -222,7 +244,10 @@ impl Calls {
     fn build<'a>(&'a self, call: &ClientCall<'_>) -> Result<CallRequest<'a>, ErrorData> {
         let (principal, meta) = (&call.request.principal, &call.context.meta);
         let request = self.hub.call(call.tool.definition.name.as_str(), call.arguments.clone());
-        let mut request = request.tenant(principal.tenant.clone()).caller(principal.caller.clone()).no_wait();
+        let mut request = request.tenant(principal.tenant.clone()).caller(principal.caller.clone());
+        if !call.may_be_task {
+            request = request.no_wait();
+        }
         if self.forms.mode == McpApproval::Deny {
             request = request.refuse_approval();
         }
@@ -238,23 +263,12 @@ impl Calls {
             Some(_) => Err(ErrorData::invalid_params(format!("`_meta.{IDEMPOTENCY_META}` is not a string"), None)),
         }
     }
-
-    fn unknown_tool(&self, request: &McpRequest, name: &str) -> ErrorData {
-        let tools = self.hub.list(&ToolFilter::default());
-        let names = tools.iter().map(|tool| tool.definition.name.as_str());
-        let names = names.filter(|name| request.toolset.contains(name));
-        let name: String = name.chars().take(128).collect();
-        let closest = suggest::closest(&name, names, MAX_SUGGESTIONS);
-        let hint =
-            if closest.is_empty() { String::new() } else { format!("; did you mean `{}`?", closest.join("`, `")) };
-        ErrorData::invalid_params(format!("there is no tool `{name}`{hint}"), None)
-    }
 }
 
 /// How far a call has come within one request.
 enum CallProgress {
     Ended(Box<Outcome>),
-    /// It asked its caller: the answer to the request that made it.
+    /// It goes on after the request: the answer to that.
     Suspended(CallToolResponse),
 }
 
@@ -271,6 +285,8 @@ struct ClientCall<'a> {
     accepted: Vec<InputKind>,
     /// Whether its user may approve the call in a form.
     may_ask: bool,
+    /// Whether the client looks up calls that take long.
+    may_be_task: bool,
 }
 
 impl ClientCall<'_> {
@@ -286,16 +302,18 @@ impl ClientCall<'_> {
     }
 
     fn result(&self, outcome: &Outcome) -> Result<CallToolResponse, ErrorData> {
-        result::of(outcome, self.tool, self.request, self.is_minted)
+        self.complete(outcome).map(CallToolResponse::Complete)
+    }
+
+    fn complete(&self, outcome: &Outcome) -> Result<CallToolResult, ErrorData> {
+        result::of(outcome, Some(self.tool), self.request, self.is_minted)
     }
 
     /// The result of a call whose user was asked to approve it and did not decide.
     fn undecided(&self, outcome: &Outcome, reason: &str) -> Result<CallToolResponse, ErrorData> {
-        let mut response = self.result(outcome)?;
-        if let CallToolResponse::Complete(result) = &mut response {
-            result.content.push(ContentBlock::text(reason));
-        }
-        Ok(response)
+        let mut result = self.complete(outcome)?;
+        result.content.push(ContentBlock::text(reason));
+        Ok(CallToolResponse::Complete(result))
     }
 }
 

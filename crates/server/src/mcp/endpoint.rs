@@ -77,6 +77,7 @@ impl McpEndpoint {
         let envelope = Envelope::read(&body, self.limits)?;
         check_scope(&request.principal, envelope.scope())?;
         let is_legacy = is_legacy(&parts, &envelope)?;
+        let id = envelope.id.clone();
         drop(envelope);
         if is_legacy {
             request.session = match parts.headers.get(SESSION_HEADER) {
@@ -85,7 +86,7 @@ impl McpEndpoint {
             };
             let request = Arc::new(request);
             parts.extensions.insert(request.clone());
-            return Ok(self.legacy.post(parts, &body, &request).await);
+            return Ok(self.legacy.post(parts, &body, &request, id).await);
         }
         // `rmcp` refuses clients that do not list both types; an answer is of one of them.
         parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -133,7 +134,7 @@ fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Rejection> 
         _ => {}
     }
     if let Some(header) = header.as_deref().filter(|header| !is_known(header)) {
-        return Err(Refusal::unknown_version(header).into());
+        return Err(Refusal::unknown_version(header).to(envelope.id.clone()).into());
     }
     let version = header.map(String::from).or_else(|| envelope.version());
     Ok(version.is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str()))

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use rmcp::model::{ErrorCode, ProtocolVersion};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use toolhub_core::json::{self, JsonLimits};
 
@@ -23,6 +23,11 @@ const INVALID_REQUEST: i32 = -32600;
 /// The parts of a message that do not depend on its method.
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    /// Absent in a notification.
+    #[serde(default)]
+    pub(super) id: Option<MessageId>,
     /// Absent in a response.
     #[serde(borrow, default)]
     pub(super) method: Option<Cow<'a, str>>,
@@ -30,9 +35,19 @@ pub(super) struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
+/// The id of a request or of its answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum MessageId {
+    Number(i64),
+    Text(String),
+}
+
 /// A message that is answered with an error before it is handled.
 #[derive(Debug)]
 pub(super) struct Refusal {
+    /// The id of the request, if it could be read.
+    id: Option<MessageId>,
     status: StatusCode,
     code: i32,
     message: String,
@@ -45,10 +60,14 @@ impl<'a> Envelope<'a> {
             return Err(Refusal::bad(INVALID_REQUEST, "batches are not supported; send one message per request"));
         }
         json::count_values(body, limits).map_err(|error| Refusal::bad(PARSE_ERROR, error.to_string()))?;
-        serde_json::from_slice(body).map_err(|error| match error.is_data() {
+        let envelope: Self = serde_json::from_slice(body).map_err(|error| match error.is_data() {
             true => Refusal::not_a_message(),
             false => Refusal::bad(PARSE_ERROR, format!("the body is not JSON: {error}")),
-        })
+        })?;
+        match envelope.jsonrpc.as_deref() {
+            Some("2.0") => Ok(envelope),
+            _ => Err(Refusal::bad(INVALID_REQUEST, "`jsonrpc` must be \"2.0\"").to(envelope.id)),
+        }
     }
 
     /// The scope that its sender needs; `None` if any that may list or call is enough.
@@ -84,11 +103,23 @@ impl<'a> Envelope<'a> {
 
 impl Refusal {
     pub(super) fn not_a_message() -> Self {
-        Self::bad(INVALID_REQUEST, "the body is not a JSON-RPC message")
+        Self::bad(
+            INVALID_REQUEST,
+            "the body is not a JSON-RPC message: `method` must be a string and `id` a string or an integer",
+        )
     }
 
     pub(super) fn no_session() -> Self {
         Self::bad(INVALID_REQUEST, "the header `Mcp-Session-Id` is missing; send `initialize` first")
+    }
+
+    /// The parameters do not fit the method.
+    pub(super) fn bad_params(message: &str) -> Self {
+        Self::bad(ErrorCode::INVALID_PARAMS.0, message)
+    }
+
+    pub(super) fn events_gone() -> Self {
+        Self::bad(INVALID_REQUEST, "the events after this `Last-Event-ID` are gone; open a stream without it")
     }
 
     pub(super) fn initialized_already() -> Self {
@@ -108,7 +139,13 @@ impl Refusal {
     }
 
     fn bad(code: i32, message: impl Into<String>) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, code, message: message.into(), data: None }
+        Self { id: None, status: StatusCode::BAD_REQUEST, code, message: message.into(), data: None }
+    }
+
+    /// The refusal of the request with this id.
+    pub(super) fn to(mut self, id: Option<MessageId>) -> Self {
+        self.id = id;
+        self
     }
 }
 
@@ -118,7 +155,7 @@ impl IntoResponse for Refusal {
         if let Some(data) = self.data {
             error["data"] = data;
         }
-        (self.status, Json(json!({"jsonrpc": "2.0", "id": null, "error": error}))).into_response()
+        (self.status, Json(json!({"jsonrpc": "2.0", "id": self.id, "error": error}))).into_response()
     }
 }
 
@@ -148,7 +185,10 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Ok(None));
         check(r#" [{"jsonrpc":"2.0"}]"#, Err("send one message"));
         check(r#"{"jsonrpc":"2.0""#, Err("not JSON"));
-        check(r#"{"method":1}"#, Err("not a JSON-RPC message"));
+        check(r#"{"jsonrpc":"2.0","method":1}"#, Err("not a JSON-RPC message"));
+        check(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Err("not a JSON-RPC message"));
+        check(r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, Err("`jsonrpc` must be"));
+        check(r#"{"id":1,"method":"ping"}"#, Err("`jsonrpc` must be"));
         check(&format!("{}1{}", "[".repeat(20), "]".repeat(20)).replacen('[', "{\"a\":[", 1), Err("deep"));
     }
 }

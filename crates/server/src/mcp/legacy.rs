@@ -25,12 +25,12 @@ use rmcp::{
 use toolhub_core::{CallError, ErrorKind};
 
 use super::{
-    envelope::Refusal,
+    envelope::{MessageId, Refusal},
     list_watch::ListWatch,
     message_log::Reader,
     request::McpRequest,
     request_transport::RequestTransport,
-    server::HubServer,
+    server::{HubServer, unfit_params},
     sessions::{OpenStream, RequestRefused, Session, Sessions},
     stored_sessions::CreateSessionError,
 };
@@ -78,9 +78,15 @@ impl Legacy {
     }
 
     /// Answers a POST.
-    pub(super) async fn post(&self, parts: Parts, body: &Bytes, request: &McpRequest) -> Response {
+    pub(super) async fn post(
+        &self,
+        parts: Parts,
+        body: &Bytes,
+        request: &McpRequest,
+        id: Option<MessageId>,
+    ) -> Response {
         let Ok(message) = serde_json::from_slice::<ClientJsonRpcMessage>(body) else {
-            return Refusal::not_a_message().into_response();
+            return Refusal::not_a_message().to(id).into_response();
         };
         match (&request.session, message) {
             (
@@ -89,13 +95,19 @@ impl Legacy {
                     id, request: ClientRequest::InitializeRequest(opening), ..
                 }),
             ) => self.initialize(request, id, opening.params).await,
-            (None, _) => Refusal::no_session().into_response(),
+            // `rmcp` takes a request whose parameters do not fit for one of an unknown method.
+            (None, JsonRpcMessage::Request(JsonRpcRequest { request: ClientRequest::CustomRequest(custom), .. }))
+                if custom.method == "initialize" =>
+            {
+                Refusal::bad_params(&unfit_params(&custom)).to(id).into_response()
+            }
+            (None, _) => Refusal::no_session().to(id).into_response(),
             (Some(_), JsonRpcMessage::Request(JsonRpcRequest { request: ClientRequest::InitializeRequest(_), .. })) => {
-                Refusal::initialized_already().into_response()
+                Refusal::initialized_already().to(id).into_response()
             }
             (Some(session), JsonRpcMessage::Request(mut message)) => {
                 message.request.extensions_mut().insert(parts);
-                self.serve(session, message).await
+                self.serve(session, message, id).await
             }
             (Some(session), message) => {
                 session.deliver(message);
@@ -105,10 +117,15 @@ impl Legacy {
     }
 
     /// Serves one request of a session.
-    async fn serve(&self, session: &Arc<Session>, request: JsonRpcRequest<ClientRequest>) -> Response {
+    async fn serve(
+        &self,
+        session: &Arc<Session>,
+        request: JsonRpcRequest<ClientRequest>,
+        id: Option<MessageId>,
+    ) -> Response {
         let (guard, inbox) = match session.begin(request.id.clone()) {
             Ok(begun) => begun,
-            Err(RequestRefused::SameId) => return Refusal::id_in_use().into_response(),
+            Err(RequestRefused::SameId) => return Refusal::id_in_use().to(id).into_response(),
             Err(RequestRefused::TooMany) => {
                 return overloaded("as many requests of this MCP session are in flight as there may be")
                     .into_response();
@@ -145,10 +162,16 @@ impl Legacy {
         if let Some((number, reader)) = resumed {
             return event_stream(session, number, None, reader);
         }
+        if last.is_some() {
+            return Refusal::events_gone().into_response();
+        }
         let thread = request.thread.clone().unwrap_or_else(|| session.thread.clone());
         match self.server.watch_list(request, Some(thread)).await {
             Ok(watch) => session_stream(session, watch),
-            Err(error) => Json(ServerJsonRpcMessage::error(error, None)).into_response(),
+            Err(error) => {
+                let message = Json(ServerJsonRpcMessage::error(error, None));
+                (StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
+            }
         }
     }
 }

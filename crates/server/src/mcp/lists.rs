@@ -70,7 +70,7 @@ impl Lists<'_> {
     async fn read_artifact(&self, uri: &str, id: &str) -> Result<Option<ReadResourceResult>, ErrorData> {
         let Ok(id) = ArtifactId::new(id) else { return Ok(None) };
         let artifact = self.hub.artifact(&self.request.principal.tenant, &id).await;
-        let artifact = artifact.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let artifact = artifact.map_err(|error| result::fault(&CallError::from(error)))?;
         Ok(artifact.map(|artifact| {
             let contents = match String::from_utf8(artifact.bytes) {
                 Ok(text) => ResourceContents::text(text, uri),
@@ -110,7 +110,9 @@ impl Lists<'_> {
     }
 
     fn is_visible(&self, call: Option<&ReadCall>) -> bool {
-        call.is_some_and(|call| self.request.toolset.contains(&call.tool))
+        let caller = &self.request.principal.caller;
+        let is_denied = |name: &str| self.hub.get(name).is_some_and(|tool| tool.denied_to(caller).is_some());
+        call.is_some_and(|call| self.request.toolset.contains(&call.tool) && !is_denied(&call.tool))
     }
 
     async fn read(&self, call: ReadCall) -> Result<Value, CallError> {

@@ -14,7 +14,7 @@ use toolhub_core::{
 };
 
 use super::sessions::Session;
-use crate::{audit, request_info::RequestInfo, scope::Principal};
+use crate::{audit, request_info::RequestInfo, scope::Principal, settings::McpMode};
 
 /// A request to the MCP endpoint.
 pub(crate) struct McpRequest {
@@ -23,6 +23,8 @@ pub(crate) struct McpRequest {
     pub(crate) toolset: Toolset,
     /// The thread of the address.
     pub(crate) thread: Option<ThreadId>,
+    /// How the tools are shown.
+    pub(super) mode: McpMode,
     /// The session of the legacy era.
     pub(super) session: Option<Arc<Session>>,
     /// The URL of this server, as the client reaches it.
@@ -37,10 +39,11 @@ impl McpRequest {
         principal: Principal,
         (toolset, thread): (Toolset, Option<ThreadId>),
         base_url: String,
+        mode: McpMode,
         parts: &Parts,
     ) -> Self {
         let (path, info) = (parts.uri.path().to_owned(), parts.extensions.get::<RequestInfo>().cloned());
-        Self { principal, toolset, thread, session: None, base_url, path, info }
+        Self { principal, toolset, thread, mode, session: None, base_url, path, info }
     }
 
     /// An entry of the audit log about something that the request did.

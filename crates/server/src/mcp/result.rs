@@ -5,7 +5,7 @@
 
 use rmcp::{
     ErrorData,
-    model::{CallToolResponse, CallToolResult, ContentBlock, MetaObject},
+    model::{CallToolResult, ContentBlock, MetaObject},
 };
 use serde_json::{Value, json};
 use toolhub_core::{CallError, Content, ErrorKind, Outcome, Tool};
@@ -20,13 +20,13 @@ pub(super) const ARTIFACTS: &str = "toolhub://artifacts/";
 /// `_meta` key of the page where a person decides about a call.
 const APPROVAL_META: &str = "dev.toolhub/approvalUrl";
 
-/// The result of a call. `is_minted`: the caller named no thread.
+/// The result of a call. `tool`: its tool, if it still exists. `is_minted`: the caller named no thread.
 pub(super) fn of(
     outcome: &Outcome,
-    tool: &Tool,
+    tool: Option<&Tool>,
     request: &McpRequest,
     is_minted: bool,
-) -> Result<CallToolResponse, ErrorData> {
+) -> Result<CallToolResult, ErrorData> {
     let mut result = match &outcome.error {
         Some(error) if is_fault(error.kind) => return Err(fault(error)),
         Some(error) => refusal(outcome, error, request),
@@ -37,7 +37,7 @@ pub(super) fn of(
         result.content.push(ContentBlock::text(text));
         meta(&mut result).insert(THREAD_META.into(), thread.as_str().into());
     }
-    Ok(CallToolResponse::Complete(result))
+    Ok(result)
 }
 
 /// Whether the fault is this server's, so that no change of the call helps.
@@ -72,7 +72,7 @@ fn refusal(outcome: &Outcome, error: &CallError, request: &McpRequest) -> CallTo
 }
 
 /// A call that succeeded.
-fn success(outcome: &Outcome, tool: &Tool) -> CallToolResult {
+fn success(outcome: &Outcome, tool: Option<&Tool>) -> CallToolResult {
     let has_artifact = outcome.content.iter().any(|block| matches!(block, Content::Artifact { .. }));
     let mut content: Vec<ContentBlock> = outcome.content.iter().filter_map(block).collect();
     let has_text = outcome.content.iter().any(|block| matches!(block, Content::Text { .. }));
@@ -81,7 +81,7 @@ fn success(outcome: &Outcome, tool: &Tool) -> CallToolResult {
     }
     let mut result = CallToolResult::success(content);
     // Clients of the legacy era accept objects only.
-    if outcome.output.is_object() && !has_artifact && tool.fits(&outcome.output) {
+    if outcome.output.is_object() && !has_artifact && tool.is_some_and(|tool| tool.fits(&outcome.output)) {
         result.structured_content = Some(outcome.output.clone());
     }
     result

@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use rmcp::{ErrorData, model::Tool};
@@ -14,9 +14,13 @@ use toolhub_core::{
     OfferOptions, ToolFilter, ToolHub, ToolName, Tools,
     export::{self, Format},
     ids::ThreadId,
+    suggest,
 };
 
-use super::{call::THREAD_ARGUMENT, request::McpRequest, result};
+use super::{call::THREAD_ARGUMENT, request::McpRequest, result, search::SearchIndex};
+
+/// How many names an unknown one is answered with.
+const MAX_SUGGESTIONS: usize = 3;
 
 /// The tools of a hub, as MCP tools.
 pub(super) struct ToolList {
@@ -29,6 +33,8 @@ pub(super) struct ToolList {
 struct Converted {
     from: Option<Arc<Tools>>,
     tools: Arc<HashMap<ToolName, ConvertedTool>>,
+    /// Their words; made when they are searched first.
+    index: Option<Arc<SearchIndex>>,
 }
 
 #[derive(Clone)]
@@ -74,8 +80,31 @@ impl ToolList {
             .collect())
     }
 
-    /// The converted tools of the registry as it is now.
+    /// The words of all tools.
+    pub(super) fn index(&self) -> Arc<SearchIndex> {
+        let mut converted = self.lock_converted();
+        let Converted { tools, index, .. } = &mut *converted;
+        index.get_or_insert_with(|| Arc::new(SearchIndex::new(tools.values().map(|entry| &*entry.registered)))).clone()
+    }
+
+    /// Says that there is no such tool, and which names of the address are close.
+    pub(super) fn closest(&self, request: &McpRequest, name: &str) -> String {
+        let tools = self.hub.list(&ToolFilter::default());
+        let names = tools.iter().map(|tool| tool.definition.name.as_str());
+        let names = names.filter(|name| request.toolset.contains(name));
+        let name: String = name.chars().take(128).collect();
+        let closest = suggest::closest(&name, names, MAX_SUGGESTIONS);
+        let hint =
+            if closest.is_empty() { String::new() } else { format!("; did you mean `{}`?", closest.join("`, `")) };
+        format!("there is no tool `{name}`{hint}")
+    }
+
     fn converted(&self) -> Arc<HashMap<ToolName, ConvertedTool>> {
+        self.lock_converted().tools.clone()
+    }
+
+    /// The converted tools of the registry as it is now.
+    fn lock_converted(&self) -> MutexGuard<'_, Converted> {
         let current = self.hub.tools();
         let mut converted = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
         if !converted.from.as_ref().is_some_and(|from| Arc::ptr_eq(from, &current)) {
@@ -87,9 +116,9 @@ impl ToolList {
             let tools =
                 tools.filter_map(|tool| Some((tool.definition.name.clone(), known(&tool).or_else(|| convert(tool))?)));
             converted.tools = Arc::new(tools.collect());
-            converted.from = Some(current);
+            (converted.from, converted.index) = (Some(current), None);
         }
-        converted.tools.clone()
+        converted
     }
 }
 

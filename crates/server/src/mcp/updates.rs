@@ -52,7 +52,7 @@ impl UpdateNotifier {
     async fn progress(&mut self, progress: Progress) {
         let Some(token) = self.token.clone().filter(|_| self.take_credit()) else { return };
         // The protocol requires a number that grows; a tool may report none.
-        let done = progress.done.filter(|done| *done > self.done || self.done == 0.0);
+        let done = progress.done.filter(|done| done.is_finite() && *done > self.done);
         self.done = done.unwrap_or(self.done + 1.0);
         let mut notification = ProgressNotificationParam::new(token, self.done);
         notification.total = progress.total;

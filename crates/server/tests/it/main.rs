@@ -30,6 +30,8 @@ mod mcp_changes;
 mod mcp_endpoint;
 mod mcp_input;
 mod mcp_lists;
+mod mcp_search;
+mod mcp_tasks;
 mod state_artifacts;
 mod state_entries;
 mod state_pages;

@@ -310,3 +310,55 @@ async fn a_slow_call_streams_its_progress_and_can_be_resumed_and_cancelled() {
     drop(stream);
     fixture.dropped.acquire().await.unwrap().forget();
 }
+
+#[tokio::test]
+async fn a_message_that_does_not_fit_is_refused_by_its_id_with_what_is_wrong() {
+    let fixture = api_fixture().await;
+    for client in both(&fixture).await {
+        for (method, params) in [
+            ("tools/call", json!({"name": 5})),
+            ("tools/call", json!({"name": "add", "arguments": [1]})),
+            ("resources/read", json!({})),
+            ("prompts/get", json!({"name": {}})),
+            ("completion/complete", json!({})),
+        ] {
+            let error = client.error(method, params).await;
+            let text = error["message"].as_str().unwrap();
+            assert!(error["code"] == -32602 && text.contains("do not fit"), "{method}: {error}");
+        }
+        assert_eq!(client.error("no/such", json!({})).await["code"], -32601);
+        let mut message = client.message("tools/list", json!({}));
+        message["jsonrpc"] = "1.0".into();
+        let refused = client.post(&message).await.expect_status(400);
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1), &json!(-32600)), "{refused}");
+        message = client.message("tools/list", json!({}));
+        message["id"] = json!(1.5);
+        client.post(&message).await.expect_status(400);
+    }
+    let [legacy, _] = both(&fixture).await;
+    let stale = legacy.send("GET", None, &[("last-event-id", "99-1")]).await;
+    assert!(stale.expect_status(400)["error"]["message"].as_str().unwrap().contains("Last-Event-ID"));
+    let opening = json!({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}});
+    let refused = McpClient::modern(&fixture.router, "/mcp").post(&opening).await.expect_status(400);
+    assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(7), &json!(-32602)), "{refused}");
+}
+
+#[tokio::test]
+async fn a_list_has_pages_only_beyond_a_thousand_tools() {
+    let fixture = api_fixture().await;
+    let tool = |number: usize| {
+        dynamic(&format!("many_{number:04}"), json!({"type": "object"}), |_: Value, _: CallContext| async move {
+            Ok::<_, ToolError>(Value::Null)
+        })
+    };
+    fixture.hub.register_all((0..1_500).map(|number| tool(number).read_only())).unwrap();
+    let client = McpClient::modern(&fixture.router, "/mcp");
+    let first = client.result("tools/list", json!({})).await;
+    let second = client.result("tools/list", json!({"cursor": first["nextCursor"]})).await;
+    let names = |page: &Value| -> Vec<String> {
+        page["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = [names(&first), names(&second)].concat();
+    assert_eq!((names(&first).len(), &second["nextCursor"]), (1_000, &Value::Null));
+    assert!(all.is_sorted() && all.len() > 1_500 && all.contains(&"many_1499".to_owned()));
+}

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use toolhub::{
     config::PositiveDuration,
-    server::{McpApproval, McpSettings},
+    server::{McpApproval, McpMode, McpSettings},
 };
 
 /// The address at which MCP clients reach the tools: `/mcp`, `/mcp/TOOLSET` and `/mcp/t/THREAD`.
@@ -17,8 +17,12 @@ pub(crate) struct McpEndpoint {
     /// The toolset of `/mcp`. Default: all tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) toolset: Option<String>,
+    /// How the tools are shown, unless the address says it: `/mcp?mode=search`.
+    pub(crate) mode: McpMode,
     /// What happens to a call that needs approval.
     pub(crate) approval: McpApproval,
+    /// After this time a call of a client that declared tasks becomes one, which the client looks up later.
+    pub(crate) task_after: PositiveDuration,
     /// How long a session may be unused before it is unloaded from memory, and may make room for a new one. Only protocol versions
     /// before 2026-07-28 have sessions.
     pub(crate) session_idle: PositiveDuration,
@@ -37,7 +41,9 @@ impl Default for McpEndpoint {
         Self {
             enabled: defaults.enabled,
             toolset: None,
+            mode: defaults.mode,
             approval: defaults.approval,
+            task_after: PositiveDuration(defaults.task_after),
             session_idle: PositiveDuration(defaults.session_idle),
             max_sessions: number(defaults.max_sessions),
             max_sessions_per_caller: number(defaults.max_sessions_per_caller),

@@ -1,0 +1,270 @@
+//! Tasks: calls that their client looks up later.
+//!
+//! In: a call of a client that declared tasks. Out: its result if it ends soon, otherwise a task. A task is a detached call, found in the
+//! journal by its id, so it goes on after a restart; only what its tool asks the client for is kept in memory.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use futures_util::{FutureExt, StreamExt};
+use rmcp::{
+    ErrorData, RoleServer,
+    model::{
+        CallToolResponse, CreateTaskResult, DetailedTask, GetTaskResult, InputResponses, JsonObject, Task, TaskPayload,
+        TaskStatus,
+    },
+    service::RequestContext,
+};
+use serde::Serialize;
+use serde_json::Value;
+use toolhub_core::{
+    CallReceipt, CallRecord, CallRequest, CancellationToken, Status,
+    count_by_key::{CountByKey, is_full},
+    ids::{CallId, Tenant},
+};
+
+use super::{
+    super::{
+        approvals::FORM_KEY,
+        input::{accepted_kinds, to_result},
+        interactive_calls::{CallStep, InteractiveCall},
+        request::McpRequest,
+        result,
+    },
+    CallProgress, Calls, ClientCall, IDEMPOTENCY_META, cancelled, notifier, store_fault,
+};
+
+/// How often a client should look a task up, in milliseconds.
+const POLL_INTERVAL_MS: u64 = 1_000;
+/// How many tasks may be asked for input; each tenant has a guaranteed share on top. Those of further ones are declined.
+const MAX_INTERACTIVE_TASKS: usize = 1_000;
+
+/// The tasks whose tools may ask their client.
+#[derive(Default)]
+pub(in crate::mcp) struct InteractiveTasks(Mutex<TaskTable>);
+
+#[derive(Default)]
+struct TaskTable {
+    by_id: HashMap<CallId, (Tenant, InteractiveCall)>,
+    by_tenant: CountByKey<Tenant>,
+}
+
+impl InteractiveTasks {
+    fn keep(&self, id: CallId, tenant: &Tenant, call: InteractiveCall) {
+        let mut table = self.lock();
+        table.remove_ended();
+        if !is_full(MAX_INTERACTIVE_TASKS, table.by_tenant.total(), table.by_tenant.of(tenant)) {
+            table.by_tenant.add(tenant, 1);
+            table.by_id.insert(id, (tenant.clone(), call));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TaskTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TaskTable {
+    fn remove_ended(&mut self) {
+        let Self { by_id, by_tenant } = self;
+        by_id.retain(|_, (tenant, call)| {
+            let has_ended = matches!(call.next().now_or_never(), Some(CallStep::Ended(_)));
+            if has_ended {
+                by_tenant.subtract(tenant, 1);
+            }
+            !has_ended
+        });
+    }
+}
+
+impl Calls {
+    /// Makes a call that becomes a task if it takes long, waits for a person, or asks its caller.
+    pub(super) async fn make_task(
+        &self,
+        request: CallRequest<'_>,
+        call: &ClientCall<'_>,
+    ) -> Result<CallProgress, ErrorData> {
+        let (id, cancel) = (request.id(), CancellationToken::new());
+        // Until its client knows the task, the end of the request cancels it.
+        let is_keyed = call.context.meta.contains_key(IDEMPOTENCY_META);
+        let guard = (!is_keyed).then(|| cancel.clone().drop_guard());
+        let mut running = InteractiveCall::start(request.detached().cancel_on(&cancel), call.accepted.clone());
+        let became_task = tokio::time::sleep(self.task_after);
+        let receipt = tokio::select! {
+            receipt = running.handle().accepted() => receipt,
+            () = call.context.ct.cancelled() => return Err(cancelled()),
+        };
+        match receipt {
+            CallReceipt::Ended(outcome) => return Ok(CallProgress::Ended(Box::new(outcome))),
+            CallReceipt::AwaitingApproval { .. } => {}
+            _ => {
+                if let Some(ended) = self.follow_until(&mut running, call, became_task).await? {
+                    return Ok(ended);
+                }
+            }
+        }
+        guard.map(tokio_util::sync::DropGuard::disarm);
+        let tenant = &call.request.principal.tenant;
+        self.tasks.keep(id, tenant, running);
+        let record = self.task_record(id, call.request).await?;
+        let task = self.describe(&record, call.request, call.context).await?.task;
+        Ok(CallProgress::Suspended(CallToolResponse::Task(CreateTaskResult::new(task))))
+    }
+
+    /// The end of a call, if it comes before the time is over and the call asks its caller for nothing.
+    async fn follow_until(
+        &self,
+        running: &mut InteractiveCall,
+        call: &ClientCall<'_>,
+        time: impl Future<Output = ()>,
+    ) -> Result<Option<CallProgress>, ErrorData> {
+        let mut notifier = notifier(call.request, call.context);
+        let mut updates = Box::pin(running.handle().updates());
+        let mut time = std::pin::pin!(time);
+        loop {
+            tokio::select! {
+                biased;
+                Some(update) = updates.next() => notifier.notify(update).await,
+                step = running.next() => return Ok(match step {
+                    CallStep::Ended(outcome) => Some(CallProgress::Ended(outcome)),
+                    CallStep::InputRequired(_) => None,
+                }),
+                () = &mut time => return Ok(None),
+                () = call.context.ct.cancelled() => return Err(cancelled()),
+            }
+        }
+    }
+
+    /// The current state of a task.
+    pub(in crate::mcp) async fn get_task(
+        &self,
+        id: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let request = McpRequest::of(context)?;
+        let record = self.task_record(parse_id(id)?, &request).await?;
+        self.describe(&record, &request, context).await.map(GetTaskResult::new)
+    }
+
+    /// Takes the answers to what a task asked for.
+    pub(in crate::mcp) async fn update_task(
+        &self,
+        id: &str,
+        answers: InputResponses,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let request = McpRequest::of(context)?;
+        let record = self.task_record(parse_id(id)?, &request).await?;
+        let accepted = accepted_kinds(context.client_capabilities().as_ref());
+        let awaited = record.approval.filter(|_| record.status == Status::AwaitingApproval);
+        if let (Some(form), Some(approval)) = (answers.get(FORM_KEY), awaited)
+            && self.forms.may_ask(&request, &accepted)
+        {
+            self.forms.decide(approval, form, &request).await.map_err(store_fault)?;
+        }
+        if let Some((_, call)) = self.tasks.lock().by_id.get_mut(&record.id) {
+            call.answer(answers.into_iter().collect());
+        }
+        Ok(())
+    }
+
+    /// Cancels a task.
+    pub(in crate::mcp) async fn cancel_task(
+        &self,
+        id: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let request = McpRequest::of(context)?;
+        let record = self.task_record(parse_id(id)?, &request).await?;
+        self.hub.cancel_call(&request.principal.tenant, record.id).await.map_err(store_fault)?;
+        Ok(())
+    }
+
+    /// The call of a task, if this caller made it.
+    async fn task_record(&self, id: CallId, request: &McpRequest) -> Result<CallRecord, ErrorData> {
+        let principal = &request.principal;
+        let record = self.hub.call_record(&principal.tenant, id).await.map_err(store_fault)?;
+        record.filter(|record| record.caller == principal.caller).ok_or_else(unknown_task)
+    }
+
+    async fn describe(
+        &self,
+        record: &CallRecord,
+        request: &McpRequest,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<DetailedTask, ErrorData> {
+        let opened = record.opened_at;
+        let ended = record.outcome.as_ref().map(|outcome| opened + outcome.duration);
+        let mut task = Task::new(
+            record.id.to_string(),
+            TaskStatus::Working,
+            opened.to_string(),
+            ended.unwrap_or(opened).to_string(),
+        );
+        task.ttl_ms = u64::try_from(self.hub.call_retention().as_millis()).ok();
+        task.poll_interval_ms = Some(POLL_INTERVAL_MS);
+        let payload = match &record.outcome {
+            Some(outcome) if outcome.status == Status::Cancelled => TaskPayload::Cancelled,
+            Some(outcome) => {
+                let tool = self.hub.get(&record.tool);
+                match result::of(outcome, tool.as_deref(), request, false) {
+                    Ok(result) => TaskPayload::Completed { result: object(&result) },
+                    Err(error) => TaskPayload::Failed { error: object(&error) },
+                }
+            }
+            None => {
+                if record.status == Status::AwaitingApproval {
+                    task.status_message = Some("The call waits for the approval of a person.".into());
+                }
+                self.open_payload(record, request, context).await?
+            }
+        };
+        Ok(DetailedTask::new(task, payload))
+    }
+
+    /// What a task that has not ended waits for.
+    async fn open_payload(
+        &self,
+        record: &CallRecord,
+        request: &McpRequest,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<TaskPayload, ErrorData> {
+        let accepted = accepted_kinds(context.client_capabilities().as_ref());
+        let awaited = record.approval.filter(|_| record.status == Status::AwaitingApproval);
+        if let (Some(id), Some(tool)) =
+            (awaited.filter(|_| self.forms.may_ask(request, &accepted)), self.hub.get(&record.tool))
+        {
+            let approval = self.hub.approval(&request.principal.tenant, id).await.map_err(store_fault)?;
+            if let Some(form) = approval.and_then(|approval| self.forms.form(&approval, &tool)) {
+                let (input_requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
+                return Ok(TaskPayload::InputRequired { input_requests });
+            }
+        }
+        let mut table = self.tasks.lock();
+        let step = table.by_id.get_mut(&record.id).and_then(|(_, call)| {
+            let CallStep::InputRequired(requests) = call.next().now_or_never()? else { return None };
+            let (requests, inexpressible) = to_result(requests);
+            call.decline(&inexpressible);
+            (!requests.is_empty()).then_some(requests)
+        });
+        Ok(step.map_or(TaskPayload::Working, |input_requests| TaskPayload::InputRequired { input_requests }))
+    }
+}
+
+fn parse_id(id: &str) -> Result<CallId, ErrorData> {
+    id.parse().map_err(|_| unknown_task())
+}
+
+/// The same for a task that never existed, that is too old, and that another caller owns.
+fn unknown_task() -> ErrorData {
+    ErrorData::invalid_params("there is no such task, or it is too old", None)
+}
+
+fn object(value: &impl Serialize) -> JsonObject {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(object)) => object,
+        _ => JsonObject::new(),
+    }
+}

@@ -1,0 +1,134 @@
+//! Tasks: calls that MCP clients look up later.
+
+use std::time::Duration;
+
+use axum::Router;
+use serde_json::{Value, json};
+use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic};
+use toolhub_server::{KeySetting, Scope, Server};
+
+use crate::{
+    support_api::{ApiFixture, api_fixture},
+    support_listener::{make_key, settings_with_keys},
+    support_mcp::{McpClient, text},
+};
+
+/// A server on which calls become tasks after `after`.
+fn router(fixture: &ApiFixture, after: Duration, keys: &[KeySetting]) -> Router {
+    let mut settings = settings_with_keys(keys.to_vec());
+    settings.mcp.task_after = after;
+    Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router()
+}
+
+fn client(router: &Router, key: &str) -> McpClient {
+    let tasks = json!({"io.modelcontextprotocol/tasks": {}});
+    McpClient::modern(router, "/mcp").key(key).can(json!({"extensions": tasks, "elicitation": {"form": {}}}))
+}
+
+const SOON: Duration = Duration::from_millis(1);
+const NEVER: Duration = Duration::from_secs(3_600);
+const ALL: [Scope; 3] = [Scope::ToolsRead, Scope::ToolsCall, Scope::ApprovalsWrite];
+
+/// Looks a task up until it has this status.
+async fn until(client: &McpClient, task: &Value, status: &str) -> Value {
+    loop {
+        let found = client.result("tasks/get", json!({"taskId": task["taskId"]})).await;
+        if found["status"] == status {
+            return found;
+        }
+        let is_open = ["working", "input_required"].contains(&found["status"].as_str().unwrap());
+        assert!(is_open, "{found}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_takes_long_becomes_a_task_of_its_caller() {
+    let fixture = api_fixture().await;
+    let ((ann, ann_key), (eve, eve_key)) = (make_key("ann", "a", &ALL), make_key("eve", "a", &ALL));
+    let keys = [ann, eve];
+    let server = router(&fixture, SOON, &keys);
+    let ann = client(&server, &ann_key);
+    let task = ann.call("slow", json!({})).await;
+    assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
+    let by_id = json!({"taskId": task["taskId"]});
+    // The server may be restarted; for others the task does not exist.
+    let (ann, eve) = (client(&router(&fixture, SOON, &keys), &ann_key), client(&server, &eve_key));
+    for (method, params) in [
+        ("tasks/get", by_id.clone()),
+        ("tasks/cancel", by_id.clone()),
+        ("tasks/update", json!({"taskId": task["taskId"], "inputResponses": {}})),
+    ] {
+        assert_eq!(eve.error(method, params).await["code"], -32602, "{method}");
+    }
+    assert_eq!(ann.error("tasks/get", json!({"taskId": "x"})).await["code"], -32602);
+    assert_eq!(ann.result("tasks/get", by_id).await["status"], "working");
+    fixture.release.add_permits(1);
+    let done = until(&ann, &task, "completed").await;
+    assert_eq!((text(&done["result"]), &done["result"]["isError"]), ("done", &json!(false)), "{done}");
+
+    let task = ann.call("slow", json!({})).await;
+    ann.result("tasks/cancel", json!({"taskId": task["taskId"]})).await;
+    until(&ann, &task, "cancelled").await;
+}
+
+#[tokio::test]
+async fn a_short_call_and_a_client_without_tasks_get_results() {
+    let fixture = api_fixture().await;
+    let (ann, key) = make_key("ann", "a", &ALL);
+    let keys = [ann];
+    let patient = client(&router(&fixture, NEVER, &keys), &key);
+    assert_eq!(text(&patient.call("add", json!({"a": 1, "b": 2})).await), "3");
+    let failed = patient.call("broken", json!({})).await;
+    assert_eq!(failed["isError"], true, "{failed}");
+    let plain = McpClient::modern(&router(&fixture, SOON, &keys), "/mcp").key(&key);
+    fixture.release.add_permits(1);
+    assert_eq!(text(&plain.call("slow", json!({})).await), "done");
+    assert_ne!(plain.error("tasks/get", json!({"taskId": "x"})).await["code"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_person_is_a_task_and_its_user_may_decide() {
+    let fixture = api_fixture().await;
+    let ((ann, ann_key), (plain, plain_key)) = (make_key("ann", "a", &ALL), make_key("plain", "a", &ALL[..2]));
+    let server = router(&fixture, NEVER, &[ann, plain]);
+    let ann = client(&server, &ann_key);
+    let task = ann.call("order", json!({"what": "tea"})).await;
+    assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("input_required")), "{task}");
+    let asked = until(&ann, &task, "input_required").await;
+    assert_eq!(asked["inputRequests"]["approval"]["method"], "elicitation/create", "{asked}");
+    let update = |task: &Value| {
+        let answer = json!({"action": "accept", "content": {"decision": "proceed_once"}});
+        json!({"taskId": task["taskId"], "inputResponses": {"approval": answer}})
+    };
+    ann.result("tasks/update", update(&task)).await;
+    let done = until(&ann, &task, "completed").await;
+    assert_eq!(done["result"]["structuredContent"], json!({"ordered": "tea"}), "{done}");
+    // A key that may not approve is not asked, and its answer decides nothing.
+    let plain = client(&server, &plain_key);
+    let task = plain.call("order", json!({"what": "tea"})).await;
+    assert_eq!(task["status"], "working", "{task}");
+    plain.result("tasks/update", update(&task)).await;
+    assert_eq!(until(&plain, &task, "working").await["statusMessage"].as_str().unwrap().contains("approval"), true);
+}
+
+#[tokio::test]
+async fn a_task_whose_tool_asks_gets_the_answer_of_its_client() {
+    let fixture = api_fixture().await;
+    let ask = dynamic("ask", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+        let params = json!({"message": "Name?", "requestedSchema": schema});
+        let answer = context.request_input(InputRequest { kind: InputKind::Form, params }).await;
+        answer.map(|answer| answer["content"]["name"].clone()).map_err(|error| ToolError::refused(error.to_string()))
+    });
+    fixture.hub.register(ask).unwrap();
+    let (ann, key) = make_key("ann", "a", &ALL);
+    let ann = client(&router(&fixture, NEVER, &[ann]), &key);
+    let task = ann.call("ask", json!({})).await;
+    let asked = until(&ann, &task, "input_required").await;
+    let (key, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(request["params"]["message"], "Name?");
+    let answer = json!({key.as_str(): {"action": "accept", "content": {"name": "Ann"}}});
+    ann.result("tasks/update", json!({"taskId": task["taskId"], "inputResponses": answer})).await;
+    assert_eq!(text(&until(&ann, &task, "completed").await["result"]), "Ann");
+}
