@@ -82,7 +82,7 @@ impl McpClient {
                 add("mcp-protocol-version", MODERN);
                 add("mcp-method", method);
                 let params = &message.unwrap_or(&Value::Null)["params"];
-                if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
+                if let Some(name) = params["name"].as_str().or(params["uri"].as_str()).or(params["taskId"].as_str()) {
                     add("mcp-name", name);
                 }
             }
