@@ -129,6 +129,7 @@ async fn metrics_page(State(app): State<App>) -> Result<Response, Problem> {
     }
     let media = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     let sources = Sources {
+        mcp: app.mcp(),
         hub: app.hub(),
         agents: app.agents(),
         meters: app.meters(),

@@ -22,6 +22,7 @@ use toolhub_core::{CancellationToken, ToolHub, backend::Backend, json::JsonLimit
 use super::{
     envelope::{Envelope, Refusal},
     legacy::{Legacy, SESSION_HEADER, unknown_session},
+    meters::EndpointMeters,
     request::McpRequest,
     server::HubServer,
     sessions::{Session, Sessions},
@@ -62,6 +63,16 @@ impl McpEndpoint {
             .with_max_request_body_bytes(usize::MAX);
         let modern = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
         Self { legacy, modern, limits: settings.limits.json() }
+    }
+
+    /// The durations of requests, and the clients that listen.
+    pub(crate) fn meters(&self) -> &EndpointMeters {
+        self.legacy.server.meters()
+    }
+
+    /// The number of sessions.
+    pub(crate) fn sessions(&self) -> usize {
+        self.legacy.sessions.count()
     }
 
     /// Answers a request of an authenticated caller.

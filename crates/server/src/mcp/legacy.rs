@@ -22,12 +22,14 @@ use rmcp::{
     },
     service::serve_directly_with_ct,
 };
+use serde_json::json;
 use toolhub_core::{CallError, ErrorKind};
 
 use super::{
     envelope::{MessageId, Refusal},
-    list_watch::ListWatch,
+    list_watch::{ListChange, ListWatch},
     message_log::Reader,
+    meters::Listener,
     request::McpRequest,
     request_transport::RequestTransport,
     server::{HubServer, unfit_params},
@@ -42,8 +44,6 @@ use crate::{
 
 /// The header with the id of a session.
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
-/// Says that the list of tools has changed.
-const TOOLS_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 /// The header with the last event that a client has received.
 const LAST_EVENT_HEADER: &str = "last-event-id";
 /// How long an answer may take before the response becomes an event stream.
@@ -60,6 +60,7 @@ pub(super) struct Legacy {
 impl Legacy {
     /// Opens a session.
     async fn initialize(&self, request: &McpRequest, id: RequestId, mut params: InitializeRequestParams) -> Response {
+        let _timer = self.server.meters().time("initialize");
         let answer = match self.server.negotiate_initialize(&params) {
             Ok(answer) => answer,
             Err(error) => return Json(ServerJsonRpcMessage::error(error, Some(id))).into_response(),
@@ -166,8 +167,8 @@ impl Legacy {
             return Refusal::events_gone().into_response();
         }
         let thread = request.thread.clone().unwrap_or_else(|| session.thread.clone());
-        match self.server.watch_list(request, Some(thread)).await {
-            Ok(watch) => session_stream(session, watch),
+        match self.server.watch_lists(request, Some(thread), session.updates.clone()).await {
+            Ok(watch) => session_stream(session, watch, self.server.meters().listener()),
             Err(error) => {
                 let message = Json(ServerJsonRpcMessage::error(error, None));
                 (StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
@@ -192,16 +193,31 @@ fn event_stream(session: &Arc<Session>, number: u64, first: Option<Event>, reade
     sse_response(stream::StreamExt::chain(stream::iter(first), messages))
 }
 
-/// The stream of a session: says when the list of tools has changed, until the session ends or the client opens another one.
-fn session_stream(session: &Arc<Session>, watch: ListWatch) -> Response {
+/// The stream of a session: says when its lists and resources have changed, until the session ends or the client opens another one.
+fn session_stream(session: &Arc<Session>, watch: ListWatch, listener: Listener) -> Response {
     let (replaced, ended, open) = (session.replace_stream(), session.ended.clone(), session.open_stream());
-    sse_response(stream::unfold((watch, open), move |(mut watch, open)| {
+    sse_response(stream::unfold((watch, open, listener), move |(mut watch, open, listener)| {
         let (replaced, ended) = (replaced.clone(), ended.clone());
         async move {
-            let is_open = replaced.run_until_cancelled(ended.run_until_cancelled(watch.changed())).await??;
-            is_open.then(|| (Event::default().data(TOOLS_CHANGED), (watch, open)))
+            let change = replaced.run_until_cancelled(ended.run_until_cancelled(watch.changed())).await???;
+            Some((Event::default().data(notification(change)), (watch, open, listener)))
         }
     }))
+}
+
+/// The message that says what has changed.
+fn notification(change: ListChange) -> String {
+    let (method, params) = match change {
+        ListChange::Tools => ("notifications/tools/list_changed", None),
+        ListChange::Prompts => ("notifications/prompts/list_changed", None),
+        ListChange::Resources => ("notifications/resources/list_changed", None),
+        ListChange::Updated(uri) => ("notifications/resources/updated", Some(json!({"uri": uri}))),
+    };
+    let mut message = json!({"jsonrpc": "2.0", "method": method});
+    if let Some(params) = params {
+        message["params"] = params;
+    }
+    message.to_string()
 }
 
 fn sse_response(events: impl Stream<Item = Event> + Send + 'static) -> Response {

@@ -1,20 +1,40 @@
-//! Says when the list of tools that a client sees has changed.
+//! Says when a list that a client sees, or a resource that it subscribed to, has changed.
 //!
-//! In: the request of a client that listens. Out: a signal per change. With a thread the list also depends on what happened in it; a
-//! burst of changes is one signal.
+//! In: the request of a client that listens. Out: a signal per change. With a thread the list of tools also depends on what happened in
+//! it; a burst of changes is one signal.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rmcp::ErrorData;
-use toolhub_core::{Offer, OfferOptions, OfferWatch, ToolHub, ids::ThreadId};
+use toolhub_core::{HubListsWatch, ListRevisions, Offer, OfferOptions, OfferWatch, ToolHub, ids::ThreadId};
 
-use super::{request::McpRequest, result};
+use super::{request::McpRequest, resource_updates::ResourceUpdates, result};
 
 /// How long further changes are waited for after one: those of a thread and of all threads are announced one after the other.
 const SETTLE_TIME: Duration = Duration::from_millis(20);
 
-/// Watches the list of one client.
+/// What has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ListChange {
+    Tools,
+    Prompts,
+    Resources,
+    /// The resource with this address.
+    Updated(String),
+}
+
+/// Watches the lists of one client.
 pub(super) struct ListWatch {
+    tools: ToolsWatch,
+    lists: HubListsWatch,
+    revisions: ListRevisions,
+    /// Changes that were found together with another one.
+    pending: Vec<ListChange>,
+    updates: Arc<ResourceUpdates>,
+}
+
+/// Watches the list of tools.
+struct ToolsWatch {
     shared: OfferWatch,
     thread: Option<ThreadWatch>,
 }
@@ -27,23 +47,56 @@ struct ThreadWatch {
     /// Held, because changes are announced to holders only.
     offer: Offer,
     changes: OfferWatch,
+    /// Whether the offer must be made again.
+    is_outdated: bool,
 }
 
 impl ListWatch {
-    pub(super) async fn new(hub: &ToolHub, request: &McpRequest, thread: Option<ThreadId>) -> Result<Self, ErrorData> {
+    pub(super) async fn new(
+        hub: &ToolHub,
+        request: &McpRequest,
+        thread: Option<ThreadId>,
+        updates: Arc<ResourceUpdates>,
+    ) -> Result<Self, ErrorData> {
         let shared = hub.watch_shared_offer(&request.toolset);
         let thread = match thread {
             Some(thread) => Some(ThreadWatch::new(hub, request, thread).await?),
             None => None,
         };
-        Ok(Self { shared, thread })
+        let (lists, revisions) = (hub.watch_lists(), hub.lists().revisions());
+        Ok(Self { tools: ToolsWatch { shared, thread }, lists, revisions, pending: Vec::new(), updates })
     }
 
-    /// Waits for a change. Returns `false` when the hub is gone.
-    pub(super) async fn changed(&mut self) -> bool {
-        if !self.next_change().await {
-            return false;
+    /// Waits for a change. Returns `None` when the hub is gone.
+    pub(super) async fn changed(&mut self) -> Option<ListChange> {
+        if let Some(change) = self.pending.pop() {
+            return Some(change);
         }
+        loop {
+            tokio::select! {
+                is_open = self.tools.next_change() => {
+                    return (is_open && self.tools.settle().await).then_some(ListChange::Tools);
+                }
+                revisions = self.lists.changed() => {
+                    let (before, now) = (std::mem::replace(&mut self.revisions, revisions?), self.revisions);
+                    let has_prompts = before.prompts != now.prompts;
+                    if before.resources != now.resources {
+                        self.pending.extend(has_prompts.then_some(ListChange::Prompts));
+                        return Some(ListChange::Resources);
+                    }
+                    if has_prompts {
+                        return Some(ListChange::Prompts);
+                    }
+                }
+                uri = self.updates.next() => return Some(ListChange::Updated(uri)),
+            }
+        }
+    }
+}
+
+impl ToolsWatch {
+    /// Waits for further changes of a burst. Returns `false` when the hub is gone.
+    async fn settle(&mut self) -> bool {
         while let Ok(is_open) = tokio::time::timeout(SETTLE_TIME, self.next_change()).await {
             if !is_open {
                 return false;
@@ -52,15 +105,21 @@ impl ListWatch {
         true
     }
 
+    /// Waits for a change. Returns `false` when the hub is gone. Cancel safe.
     async fn next_change(&mut self) -> bool {
         let Some(thread) = &mut self.thread else { return self.shared.changed().await };
-        tokio::select! {
-            is_open = self.shared.changed() => is_open,
-            is_open = thread.changes.changed() => {
-                thread.rebind().await;
-                is_open
+        if !thread.is_outdated {
+            tokio::select! {
+                is_open = self.shared.changed() => return is_open,
+                is_open = thread.changes.changed() => match is_open {
+                    true => thread.is_outdated = true,
+                    false => return false,
+                },
             }
         }
+        thread.rebind().await;
+        thread.is_outdated = false;
+        true
     }
 }
 
@@ -69,7 +128,7 @@ impl ThreadWatch {
         let (tenant, options) = (request.principal.tenant.clone(), OfferOptions::from(request.toolset.clone()));
         let offer = hub.offer_with(&tenant, &thread, &options).await.map_err(|error| result::fault(&error))?;
         let changes = offer.watch();
-        Ok(Self { hub: hub.clone(), tenant, thread, options, offer, changes })
+        Ok(Self { hub: hub.clone(), tenant, thread, options, offer, changes, is_outdated: false })
     }
 
     /// From now on changes count from the list of now.

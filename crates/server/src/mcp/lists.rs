@@ -14,11 +14,13 @@ use rmcp::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toolhub_core::{
-    CallError, CancellationToken, CompletionTarget, ErrorKind, HubLists, ReadCall, ToolHub, ids::ArtifactId,
+    CallError, CancellationToken, CompletionTarget, ErrorKind, HubLists, ReadCall, SubscribeError, ToolHub,
+    ids::ArtifactId,
 };
 
 use super::{
     request::McpRequest,
+    resource_updates::{ResourceUpdates, SubscriptionRefused},
     result::{self, ARTIFACTS},
 };
 
@@ -65,6 +67,24 @@ impl Lists<'_> {
             Err(error) => Err(read_error(&error)),
             Ok(output) => parse(output),
         }
+    }
+
+    /// Subscribes a client to changes of a resource.
+    pub(super) fn subscribe(&self, updates: &ResourceUpdates, uri: &str) -> Result<(), ErrorData> {
+        let refused = match self.visible(|lists| lists.read_resource(uri)) {
+            None => SubscriptionRefused::Hub(SubscribeError::NotFound),
+            Some(_) => match updates.subscribe(self.hub, uri) {
+                Ok(()) => return Ok(()),
+                Err(refused) => refused,
+            },
+        };
+        let data = Some(serde_json::json!({"uri": uri}));
+        Err(match refused {
+            SubscriptionRefused::Hub(SubscribeError::NotFound) => {
+                ErrorData::resource_not_found("there is no such resource", data)
+            }
+            refused => ErrorData::invalid_params(refused.to_string(), data),
+        })
     }
 
     async fn read_artifact(&self, uri: &str, id: &str) -> Result<Option<ReadResourceResult>, ErrorData> {

@@ -11,7 +11,7 @@ use rmcp::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use toolhub_core::{ToolName, ids::ThreadId};
+use toolhub_core::ids::ThreadId;
 
 pub(super) use index::SearchIndex;
 
@@ -142,17 +142,16 @@ async fn found(
     request: &McpRequest,
     thread: Option<&ThreadId>,
 ) -> Result<CallToolResult, ErrorData> {
-    let visible = tools.list(request, thread).await?;
+    let visible = tools.names(request, thread).await?;
     let limit = search.limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND);
-    let find = |name: &ToolName| visible.binary_search_by(|tool| tool.name.as_ref().cmp(name.as_str())).ok();
     let index = tools.index();
-    let found = index.search(&search.query, limit, |name| find(name).is_some());
+    let found = index.search(&search.query, limit, |name| visible.binary_search(name).is_ok());
     let found: Vec<Value> = found
         .into_iter()
-        .filter_map(|name| {
-            let tool = &visible[find(name)?];
+        .filter_map(|name| tools.get(name))
+        .map(|tool| {
             let description = tool.description.as_deref().unwrap_or_default();
-            Some(json!({"name": tool.name, "description": summary(description)}))
+            json!({"name": tool.name, "description": summary(description)})
         })
         .collect();
     if found.is_empty() {

@@ -1,5 +1,5 @@
 //! The hub as `rmcp` sees it: one handler per method of the protocol.
-#![allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+#![allow(deprecated, reason = "log levels and subscriptions of sessions are deprecated, but clients still have them")]
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use rmcp::{
         CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
         GetTaskResult, Implementation, InitializeRequestParams, ListPromptsResult, ListResourceTemplatesResult,
         ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-        ServerCapabilities, ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscriptionFilter, Tool,
+        ServerCapabilities, ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscribeRequestMethod,
+        SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod, UnsubscribeRequestParams,
         UpdateTaskParams,
     },
     service::{RequestContext, SubscriptionContext},
@@ -21,9 +22,11 @@ use toolhub_core::{CancellationToken, ToolHub, ids::ThreadId};
 use super::{
     approvals::ApprovalForms,
     call::{self, Calls, InteractiveTasks},
-    list_watch::ListWatch,
+    list_watch::{ListChange, ListWatch},
     lists::Lists,
+    meters::{EndpointMeters, METHODS},
     request::McpRequest,
+    resource_updates::ResourceUpdates,
     search,
     tool_list::ToolList,
 };
@@ -46,6 +49,7 @@ struct Inner {
     calls: Calls,
     tools: Arc<ToolList>,
     version: String,
+    meters: Arc<EndpointMeters>,
     /// Ends what would last until its client leaves.
     stopping: CancellationToken,
 }
@@ -67,13 +71,18 @@ impl HubServer {
 }
 
 impl HubServer {
-    /// Says when the list of a client has changed.
-    pub(super) async fn watch_list(
+    pub(super) fn meters(&self) -> &Arc<EndpointMeters> {
+        &self.0.meters
+    }
+
+    /// Says when the lists of a client have changed.
+    pub(super) async fn watch_lists(
         &self,
         request: &McpRequest,
         thread: Option<ThreadId>,
+        updates: Arc<ResourceUpdates>,
     ) -> Result<ListWatch, ErrorData> {
-        ListWatch::new(&self.0.calls.hub, request, thread).await
+        ListWatch::new(&self.0.calls.hub, request, thread, updates).await
     }
 }
 
@@ -89,7 +98,10 @@ impl ServerHandler for HubServer {
             .enable_completions()
             .enable_logging()
             .enable_prompts()
+            .enable_prompts_list_changed()
             .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
             .enable_tasks()
             .enable_tools()
             .enable_tool_list_changed()
@@ -103,6 +115,7 @@ impl ServerHandler for HubServer {
         params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        let _timer = self.0.meters.time("tools/list");
         let request = McpRequest::of(&context)?;
         let thread = call::named_thread(&request, &context.meta)?;
         let tools = match request.mode {
@@ -126,16 +139,33 @@ impl ServerHandler for HubServer {
         }
         let request = McpRequest::of(context.request_context())?;
         let thread = call::named_thread(&request, &context.request_context().meta)?;
-        let mut watch = self.watch_list(&request, thread).await?;
+        let _listener = self.0.meters.listener();
+        let updates = Arc::new(ResourceUpdates::default());
+        let lists = self.lists(&request, context.request_context());
+        for uri in context.sink().accepted().resource_subscriptions.iter().flatten() {
+            lists.subscribe(&updates, uri)?;
+        }
+        let mut watch = self.watch_lists(&request, thread, updates).await?;
+        let (sink, accepted) = (context.sink(), context.sink().accepted().clone());
         loop {
-            tokio::select! {
+            let change = tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 () = self.0.stopping.cancelled() => return Ok(()),
-                is_open = watch.changed() => {
-                    if !is_open || context.sink().notify_tool_list_changed().await.is_err() {
-                        return Ok(());
-                    }
+                change = watch.changed() => change,
+            };
+            let Some(change) = change else { return Ok(()) };
+            let wants = |wanted: Option<bool>| wanted == Some(true);
+            let sent = match change {
+                ListChange::Tools if wants(accepted.tools_list_changed) => sink.notify_tool_list_changed().await,
+                ListChange::Prompts if wants(accepted.prompts_list_changed) => sink.notify_prompt_list_changed().await,
+                ListChange::Resources if wants(accepted.resources_list_changed) => {
+                    sink.notify_resource_list_changed().await
                 }
+                ListChange::Updated(uri) => sink.notify_resource_updated(uri).await,
+                _ => Ok(()),
+            };
+            if sent.is_err() {
+                return Ok(());
             }
         }
     }
@@ -145,6 +175,7 @@ impl ServerHandler for HubServer {
         params: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        let _timer = self.0.meters.time("logging/setLevel");
         let request = McpRequest::of(&context)?;
         match &request.session {
             Some(session) => session.set_log_level(params.level),
@@ -158,6 +189,7 @@ impl ServerHandler for HubServer {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        let _timer = self.0.meters.time("resources/list");
         let request = McpRequest::of(&context)?;
         let list = ListResourcesResult::with_all_items(self.lists(&request, &context).resources());
         Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
@@ -168,6 +200,7 @@ impl ServerHandler for HubServer {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let _timer = self.0.meters.time("resources/templates/list");
         let request = McpRequest::of(&context)?;
         let list = ListResourceTemplatesResult::with_all_items(self.lists(&request, &context).templates());
         Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
@@ -178,8 +211,36 @@ impl ServerHandler for HubServer {
         params: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        let _timer = self.0.meters.time("resources/read");
         let request = McpRequest::of(&context)?;
         self.lists(&request, &context).read_resource(&params.uri).await.map(ReadResourceResponse::Complete)
+    }
+
+    async fn subscribe(
+        &self,
+        params: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let _timer = self.0.meters.time("resources/subscribe");
+        let request = McpRequest::of(&context)?;
+        match &request.session {
+            Some(session) => self.lists(&request, &context).subscribe(&session.updates, &params.uri),
+            None => Err(ErrorData::method_not_found::<SubscribeRequestMethod>()),
+        }
+    }
+
+    async fn unsubscribe(
+        &self,
+        params: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let _timer = self.0.meters.time("resources/unsubscribe");
+        let request = McpRequest::of(&context)?;
+        match &request.session {
+            Some(session) => session.updates.unsubscribe(&params.uri),
+            None => return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>()),
+        }
+        Ok(())
     }
 
     async fn list_prompts(
@@ -187,6 +248,7 @@ impl ServerHandler for HubServer {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        let _timer = self.0.meters.time("prompts/list");
         let request = McpRequest::of(&context)?;
         let list = ListPromptsResult::with_all_items(self.lists(&request, &context).prompts());
         Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
@@ -197,6 +259,7 @@ impl ServerHandler for HubServer {
         params: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
+        let _timer = self.0.meters.time("prompts/get");
         let request = McpRequest::of(&context)?;
         self.lists(&request, &context).get_prompt(params).await.map(GetPromptResponse::Complete)
     }
@@ -206,6 +269,7 @@ impl ServerHandler for HubServer {
         params: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
+        let _timer = self.0.meters.time("completion/complete");
         let request = McpRequest::of(&context)?;
         self.lists(&request, &context).complete(params).await
     }
@@ -215,6 +279,7 @@ impl ServerHandler for HubServer {
         params: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
+        let _timer = self.0.meters.time("tasks/get");
         self.0.calls.get_task(&params.task_id, &context).await
     }
 
@@ -223,6 +288,7 @@ impl ServerHandler for HubServer {
         params: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        let _timer = self.0.meters.time("tasks/update");
         self.0.calls.update_task(&params.task_id, params.input_responses, &context).await
     }
 
@@ -231,6 +297,7 @@ impl ServerHandler for HubServer {
         params: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        let _timer = self.0.meters.time("tasks/cancel");
         self.0.calls.cancel_task(&params.task_id, &context).await
     }
 
@@ -255,6 +322,7 @@ impl ServerHandler for HubServer {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let _timer = self.0.meters.time("tools/call");
         self.0.calls.run(params, context).await
     }
 }
@@ -269,27 +337,6 @@ fn page_of(mut tools: Vec<Tool>, cursor: Option<&str>) -> (Vec<Tool>, Option<Str
     let next = tools.last().filter(|_| has_more).map(|tool| tool.name.to_string());
     (tools, next)
 }
-
-/// The methods that are served. `rmcp` takes a request whose parameters do not fit for one of an unknown method.
-const METHODS: [&str; 17] = [
-    "completion/complete",
-    "initialize",
-    "logging/setLevel",
-    "ping",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
-    "resources/templates/list",
-    "server/discover",
-    "subscriptions/listen",
-    "tasks/cancel",
-    "tasks/get",
-    "tasks/update",
-    "tools/call",
-    "tools/list",
-    "notifications/cancelled",
-];
 
 /// Why the parameters of a request were not understood.
 pub(super) fn unfit_params(request: &CustomRequest) -> String {

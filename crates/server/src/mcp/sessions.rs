@@ -30,6 +30,7 @@ use toolhub_core::{
 
 use super::{
     message_log::{MessageLog, Reader},
+    resource_updates::ResourceUpdates,
     stored_sessions::{CreateSessionError, McpSession, McpSessions, SessionLimits, SessionOwner},
 };
 use crate::{scope::Principal, settings::McpSettings};
@@ -59,6 +60,8 @@ pub(super) struct Session {
     pub(super) thread: ThreadId,
     /// What the client said at `initialize`, with the protocol version that was agreed on.
     pub(super) client: InitializeRequestParams,
+    /// The resources that the client subscribed to.
+    pub(super) updates: Arc<ResourceUpdates>,
     stopping: CancellationToken,
     /// Cancelled when the session ends.
     pub(super) ended: CancellationToken,
@@ -102,6 +105,11 @@ impl Sessions {
             is_swept: AtomicBool::new(false),
             loaded: Mutex::default(),
         })
+    }
+
+    /// The number of sessions, loaded or not.
+    pub(super) fn count(&self) -> usize {
+        self.stored.total()
     }
 
     /// Opens a session. Returns its id, which cannot be guessed.
@@ -183,6 +191,7 @@ impl Sessions {
             owner,
             thread,
             client,
+            updates: Arc::default(),
             stopping: self.stopping.clone(),
             ended,
             activity: Mutex::new(Activity::new()),

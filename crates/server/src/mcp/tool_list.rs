@@ -55,10 +55,14 @@ impl ToolList {
         self.converted().get(name).map(|entry| entry.tool.clone())
     }
 
-    /// The tools for a request, by name.
-    pub(super) async fn list(&self, request: &McpRequest, thread: Option<&ThreadId>) -> Result<Vec<Tool>, ErrorData> {
+    /// The names of the tools for a request, in order.
+    pub(super) async fn names(
+        &self,
+        request: &McpRequest,
+        thread: Option<&ThreadId>,
+    ) -> Result<Vec<ToolName>, ErrorData> {
         let tenant = &request.principal.tenant;
-        let names: Vec<ToolName> = match thread {
+        let mut names: Vec<ToolName> = match thread {
             Some(thread) => {
                 let options = OfferOptions::from(request.toolset.clone());
                 self.hub.offer_with(tenant, thread, &options).await.map_err(|error| result::fault(&error))?.names()
@@ -68,10 +72,15 @@ impl ToolList {
                 offer.tools().iter().map(|tool| tool.definition.name.clone()).collect()
             }
         };
-        let converted = self.converted();
-        let caller = &request.principal.caller;
+        let (converted, caller) = (self.converted(), &request.principal.caller);
+        names.retain(|name| converted.get(name).is_some_and(|entry| entry.registered.denied_to(caller).is_none()));
+        Ok(names)
+    }
+
+    /// The tools for a request, by name.
+    pub(super) async fn list(&self, request: &McpRequest, thread: Option<&ThreadId>) -> Result<Vec<Tool>, ErrorData> {
+        let (names, converted) = (self.names(request, thread).await?, self.converted());
         let entries = names.iter().filter_map(|name| converted.get(name));
-        let entries = entries.filter(|entry| entry.registered.denied_to(caller).is_none());
         Ok(entries
             .map(|entry| match (&entry.with_thread, thread) {
                 (Some(tool), None) => tool.clone(),

@@ -14,7 +14,7 @@ use toolhub_core::{
 
 use super::Metrics;
 use super::prometheus_text::{MetricType, PrometheusText};
-use crate::settings::BuildInfo;
+use crate::{mcp::McpEndpoint, settings::BuildInfo};
 
 /// Timeout for reading the tool statuses from the store.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,6 +37,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) hub: &'a ToolHub,
     /// The agents, with their own counters.
     pub(crate) agents: &'a AgentService,
+    /// The MCP endpoint, with its own counters.
+    pub(crate) mcp: &'a McpEndpoint,
     /// The server's counters.
     pub(crate) meters: &'a Metrics,
     /// Version information.
@@ -55,6 +57,7 @@ pub(crate) async fn render(sources: &Sources<'_>) -> String {
     agents(&mut text, sources);
     statuses(&mut text, sources).await;
     servers(&mut text, sources);
+    mcp_endpoint(&mut text, sources);
     changes(&mut text, sources);
     hub(&mut text, sources);
     approvals(&mut text, sources);
@@ -192,6 +195,18 @@ fn servers(text: &mut PrometheusText, sources: &Sources<'_>) {
             family.sample(&[("server", source.name())], source.output_mismatches());
         }
     }
+}
+
+fn mcp_endpoint(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let meters = sources.mcp.meters();
+    let help = "Duration of requests of MCP clients, failed ones included.";
+    let mut family = text.family("mcp_server_operation_duration_seconds", MetricType::Histogram, help);
+    for (method, latency) in meters.latencies() {
+        family.latency_histogram(&[("mcp_method_name", method)], &CALL_BOUNDS, &latency);
+    }
+    text.single("toolhub_mcp_sessions", MetricType::Gauge, "Sessions of MCP clients.", sources.mcp.sessions());
+    let help = "MCP clients that listen to changes.";
+    text.single("toolhub_mcp_listeners", MetricType::Gauge, help, meters.listeners());
 }
 
 fn changes(text: &mut PrometheusText, sources: &Sources<'_>) {

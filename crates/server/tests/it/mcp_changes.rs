@@ -7,34 +7,13 @@ use toolhub_core::{StatusScope, status::ToolStatus, testing::scripted};
 
 use crate::{
     support_api::{ApiFixture, EventReader, api_fixture},
-    support_mcp::{McpClient, events},
+    support_mcp::{McpClient, next},
 };
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
-/// Opens the stream of a session, or listens without one.
 async fn listen(fixture: &ApiFixture, client: &McpClient) -> EventReader {
-    let filter = json!({"notifications": {"toolsListChanged": true}});
-    let message = client.session.is_none().then(|| client.message("subscriptions/listen", filter));
-    let headers = client.all_headers(message.as_ref());
-    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let method = if message.is_some() { "POST" } else { "GET" };
-    let body = message.map(|message| message.to_string());
-    let mut stream = fixture.stream_request(method, &client.path, body, &headers).await;
-    if client.session.is_none() {
-        assert_eq!(next(&mut stream).await["method"], "notifications/subscriptions/acknowledged");
-    }
-    stream
-}
-
-/// The next message of a stream.
-async fn next(stream: &mut EventReader) -> Value {
-    loop {
-        let chunk = stream.next_chunk().await.expect("a message");
-        if let Some(message) = events(&chunk).pop() {
-            return message;
-        }
-    }
+    client.listen(fixture, json!({"toolsListChanged": true})).await
 }
 
 async fn set_status(fixture: &ApiFixture, status: ToolStatus) {

@@ -362,3 +362,21 @@ async fn a_list_has_pages_only_beyond_a_thousand_tools() {
     assert_eq!((names(&first).len(), &second["nextCursor"]), (1_000, &Value::Null));
     assert!(all.is_sorted() && all.len() > 1_500 && all.contains(&"many_1499".to_owned()));
 }
+
+#[tokio::test]
+async fn requests_sessions_and_listeners_are_counted() {
+    let fixture = api_fixture().await;
+    let [legacy, modern] = both(&fixture).await;
+    legacy.call("look", json!({})).await;
+    modern.call("look", json!({})).await;
+    let stream = legacy.listen(&fixture, json!({})).await;
+    let expect = async |line: &str| {
+        let page = fixture.get("/metrics").await;
+        assert!(page.text.lines().any(|it| it == line), "{line}:\n{}", page.text);
+    };
+    expect("mcp_server_operation_duration_seconds_count{mcp_method_name=\"tools/call\"} 2").await;
+    expect("toolhub_mcp_sessions 1").await;
+    expect("toolhub_mcp_listeners 1").await;
+    drop(stream);
+    expect("toolhub_mcp_listeners 0").await;
+}

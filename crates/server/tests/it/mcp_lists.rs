@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 use toolhub_core::{
-    CallContext, Prompt, Resource, ResourceTemplate, SourceLists, SourceReaders, ToolBuilder, ToolError, ToolName,
-    dynamic, testing::TestSource,
+    CallContext, Prompt, Resource, ResourceTemplate, SourceHandle, SourceLists, SourceReaders, ToolBuilder, ToolError,
+    ToolName, dynamic, testing::TestSource,
 };
 
 use crate::{
     support_api::{ApiFixture, api_fixture},
-    support_mcp::McpClient,
+    support_mcp::{McpClient, next},
 };
 
 /// A tool that returns an answer, or refuses what it does not know.
@@ -28,7 +28,7 @@ fn reader(name: &str, known: &'static str, answer: Value) -> ToolBuilder {
 }
 
 /// Adds a source with a resource, a template and a prompt.
-async fn add_source(fixture: &ApiFixture) {
+async fn add_source(fixture: &ApiFixture) -> SourceHandle {
     let (source, mut control) = TestSource::new("docs");
     fixture.hub.add_source(Arc::new(source)).unwrap();
     let handle = control.handle().await;
@@ -54,6 +54,7 @@ async fn add_source(fixture: &ApiFixture) {
             completion: name("docs__completion-complete"),
         },
     });
+    handle
 }
 
 #[tokio::test]
@@ -105,4 +106,42 @@ async fn content_that_is_too_long_is_a_link_that_can_be_read() {
     let read = client.result("resources/read", json!({"uri": uri})).await;
     assert!(read["contents"][0]["text"].as_str().unwrap().contains("abcabc"));
     assert_eq!(client.error("resources/read", json!({"uri": "toolhub://artifacts/no"})).await["code"], -32602);
+}
+
+#[tokio::test]
+async fn clients_hear_of_changed_lists_and_of_the_resources_they_subscribed_to() {
+    let fixture = api_fixture().await;
+    let source = add_source(&fixture).await;
+    let uri = json!({"uri": "doc://a"});
+    for client in [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")] {
+        let unknown = json!({"uri": "other://a"});
+        if client.session.is_some() {
+            assert_eq!(client.error("resources/subscribe", unknown).await["code"], -32002);
+            client.result("resources/subscribe", uri.clone()).await;
+        } else {
+            assert_eq!(client.error("resources/subscribe", uri.clone()).await["code"], -32601);
+        }
+        let wanted = json!({"resourceSubscriptions": ["doc://a"], "promptsListChanged": true});
+        let mut stream = client.listen(&fixture, wanted).await;
+        source.resource_updated("doc://a");
+        let updated = next(&mut stream).await;
+        assert_eq!(updated["method"], "notifications/resources/updated", "{updated}");
+        assert_eq!(updated["params"]["uri"], "doc://a");
+        let prompt = |name: &str| (format!("docs__{name}"), Prompt { name: name.into(), ..Prompt::default() });
+        let mut lists = SourceLists { prompts: BTreeMap::from([prompt("hello")]), ..SourceLists::default() };
+        lists.resources = vec![Resource { uri: "doc://a".into(), name: "a".into(), ..Resource::default() }];
+        lists.readers.resource = Some(ToolName::new("docs__resources-read").unwrap());
+        lists.readers.prompt = Some(ToolName::new("docs__prompts-get").unwrap());
+        source.replace_lists(lists.clone());
+        lists.prompts.extend([prompt(if client.session.is_some() { "legacy" } else { "modern" })]);
+        source.replace_lists(lists);
+        let mut changed = next(&mut stream).await;
+        if changed["method"] == "notifications/resources/list_changed" {
+            changed = next(&mut stream).await;
+        }
+        assert_eq!(changed["method"], "notifications/prompts/list_changed", "{changed}");
+        if client.session.is_some() {
+            client.result("resources/unsubscribe", uri.clone()).await;
+        }
+    }
 }

@@ -137,6 +137,21 @@ impl McpClient {
         fixture.stream_request("POST", &self.path, Some(message.to_string()), &headers).await
     }
 
+    /// Opens the stream of a session, or listens without one.
+    pub(crate) async fn listen(&self, fixture: &ApiFixture, notifications: Value) -> EventReader {
+        let filter = json!({"notifications": notifications});
+        let message = self.session.is_none().then(|| self.message("subscriptions/listen", filter));
+        let headers = self.all_headers(message.as_ref());
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let method = if message.is_some() { "POST" } else { "GET" };
+        let body = message.map(|message| message.to_string());
+        let mut stream = fixture.stream_request(method, &self.path, body, &headers).await;
+        if self.session.is_none() {
+            assert_eq!(next(&mut stream).await["method"], "notifications/subscriptions/acknowledged");
+        }
+        stream
+    }
+
     /// The names of the listed tools.
     pub(crate) async fn names(&self) -> Vec<String> {
         let list = self.result("tools/list", json!({})).await;

@@ -43,7 +43,7 @@ const SYNONYM: f32 = 0.7;
 pub(crate) struct SearchIndex {
     names: Vec<ToolName>,
     /// The tools of each word, with how much the word counts there.
-    postings: HashMap<SmolStr, Vec<(u32, f32)>>,
+    postings: HashMap<SmolStr, Vec<(usize, f32)>>,
 }
 
 impl SearchIndex {
@@ -80,7 +80,8 @@ impl SearchIndex {
     ) -> Vec<&ToolName> {
         let mut scores = vec![0.0_f32; self.names.len()];
         for word in Words::of(question).distinct() {
-            self.add_scores(&word, &mut scores);
+            let of_word = self.scores_of(&word);
+            scores.iter_mut().zip(of_word).for_each(|(score, more)| *score += more);
         }
         let mut found: Vec<(usize, f32)> = scores
             .into_iter()
@@ -92,23 +93,19 @@ impl SearchIndex {
         found.into_iter().take(limit).map(|(number, _)| &self.names[number]).collect()
     }
 
-    /// Adds what one word of a question counts: the word itself, or the best of those that mean the same.
-    fn add_scores(&self, word: &str, scores: &mut [f32]) {
-        let mut best: HashMap<u32, f32> = HashMap::new();
+    /// What one word of a question counts for each tool: the word itself, or the best of those that mean the same.
+    fn scores_of(&self, word: &str) -> Vec<f32> {
+        let mut scores = vec![0.0_f32; self.names.len()];
         let alternatives = words::synonyms(word).map(|synonym| (synonym, SYNONYM));
         for (term, factor) in [(word, 1.0)].into_iter().chain(alternatives) {
             let Some(postings) = self.postings.get(term) else { continue };
             let rarity = self.rarity(postings.len());
             for (tool, counts) in postings {
-                let score = best.entry(*tool).or_default();
+                let score = &mut scores[*tool];
                 *score = score.max(factor * rarity * counts);
             }
         }
-        for (tool, score) in best {
-            if let Some(total) = scores.get_mut(tool as usize) {
-                *total += score;
-            }
-        }
+        scores
     }
 
     /// How much a word counts that this many tools have.
