@@ -14,6 +14,7 @@ use toolhub_core::{
 
 use super::{
     connect_error::ConnectError,
+    input::MISSING_CAPABILITY,
     wire::{EndCause, HttpFailure, JsonRpcFailure, RequestError, Unsent},
 };
 use crate::{command::CommandError, rest::status_error::ErrorResponse};
@@ -147,6 +148,10 @@ fn refused(failure: &JsonRpcFailure, effect: Effect) -> ToolError {
         INVALID_PARAMS | RESOURCE_NOT_FOUND => {
             ToolError::refused(format!("The MCP server refused this request: {message}")).effect(effect)
         }
+        // Says something about the caller, not about the server.
+        MISSING_CAPABILITY => ToolError::refused(format!(
+            "The tool needs its caller to answer input requests, which this caller cannot do: {message}"
+        )),
         METHOD_NOT_FOUND => ToolError::refused(format!("The MCP server does not know this tool: {message}")),
         PARSE_ERROR | INVALID_REQUEST | INTERNAL_ERROR => {
             hidden(ErrorKind::UpstreamError, format!("the MCP server reported an error (code {code}): {message}"))
@@ -232,6 +237,7 @@ mod tests {
         check(|| failure(METHOD_NOT_FOUND), ErrorKind::ToolRefused, Effect::None, shown);
         check(|| failure(INTERNAL_ERROR), ErrorKind::UpstreamError, Effect::Unknown, None);
         check(|| failure(-32000), ErrorKind::ToolError, Effect::Unknown, shown);
+        check(|| failure(MISSING_CAPABILITY), ErrorKind::ToolRefused, Effect::None, shown);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::{
     connection::{InputAnswers, OutgoingCall},
     connections::{CallConnection, Connections},
     error,
-    input::{Answerer, InputFailure, MAX_ROUNDS, Questions, URL_ELICITATION_REQUIRED},
+    input::{self, Answerer, InputFailure, MAX_ROUNDS, Questions, URL_ELICITATION_REQUIRED},
     reply::{self, CallResult, ExpectedResult, InputRequired},
     target::Target,
     wire::{JsonRpcFailure, RequestError, Update, updates},
@@ -110,7 +110,12 @@ impl McpExecutor {
                 }
                 return Ok(CallEnd::VisitRequired(failure));
             }
-            Err(error) => return Err(connection.request_error(error, read_only)),
+            Err(error) => {
+                if let RequestError::Refused(failure) = &error {
+                    input::missing_kinds(failure).into_iter().for_each(|kind| context.miss_input(kind));
+                }
+                return Err(connection.request_error(error, read_only));
+            }
         };
         let expected =
             ExpectedResult { output: context.output_schema().cloned(), read_only, secrets: secrets.named.clone() };
@@ -140,6 +145,7 @@ impl McpExecutor {
             }
             Update::Log { level, text } => job.context.log(level, text),
             Update::Question(question) => questions.ask(question),
+            Update::DeclinedQuestion(kind) => job.context.miss_input(kind),
         }
     }
 }

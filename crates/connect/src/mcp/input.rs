@@ -24,6 +24,9 @@ const MAX_REQUESTS: usize = 16;
 /// JSON-RPC error code: a person has to visit addresses first.
 pub(super) const URL_ELICITATION_REQUIRED: i32 = -32042;
 
+/// JSON-RPC error code: the caller lacks a capability that the request needs.
+pub(super) const MISSING_CAPABILITY: i32 = -32021;
+
 /// Why a server does not get the input it asked for. The texts are for models.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputFailure {
@@ -62,7 +65,7 @@ impl<'a> Questions<'a> {
             return;
         }
         self.secrets.value(&mut params);
-        let request = InputRequest { kind: question.kind, params };
+        let request = InputRequest::new(question.kind, params);
         let context = self.context;
         self.open.push(Box::pin(async move {
             if let Ok(answer) = context.request_input(request).await
@@ -100,20 +103,20 @@ impl Answerer<'_> {
             return Err(InputFailure::TooManyRequests);
         }
         let answers = join_all(requests.into_iter().map(async |(key, request)| {
-            let answer = self.answer_one(request).await?;
+            let answer = self.answer_one(&key, request).await?;
             Ok::<_, InputFailure>((key, answer))
         }));
         let responses = answers.await.into_iter().collect::<Result<BTreeMap<_, _>, _>>()?;
         Ok(InputAnswers { responses, state: request_state })
     }
 
-    async fn answer_one(&self, mut request: Value) -> Result<Value, InputFailure> {
+    async fn answer_one(&self, key: &str, mut request: Value) -> Result<Value, InputFailure> {
         let params = request.get_mut("params").map(Value::take).filter(Value::is_object).unwrap_or_else(|| json!({}));
         let kind = input_kind(request["method"].as_str().unwrap_or_default(), params["mode"].as_str());
         match kind {
             Some(InputKind::Roots) if !self.roots.is_empty() => Ok(json!({"roots": self.roots})),
             Some(kind) if self.accepted.contains(kind) => {
-                let answer = self.context.request_input(InputRequest { kind, params }).await;
+                let answer = self.context.request_input(InputRequest::new(kind, params).key(key)).await;
                 match (answer, kind) {
                     (Ok(answer), _) if answer.is_object() => Ok(answer),
                     (Err(InputError::TimedOut), InputKind::Form | InputKind::Url) => Ok(json!({"action": "cancel"})),
@@ -121,7 +124,10 @@ impl Answerer<'_> {
                     _ => Err(InputFailure::Declined),
                 }
             }
-            _ => Err(InputFailure::NotAccepted),
+            kind => {
+                kind.into_iter().for_each(|kind| self.context.miss_input(kind));
+                Err(InputFailure::NotAccepted)
+            }
         }
     }
 
@@ -135,13 +141,21 @@ impl Answerer<'_> {
             return Err(InputFailure::VisitNotAccepted);
         };
         for params in elicitations.into_iter().take(MAX_ROUNDS) {
-            let answer = self.context.request_input(InputRequest { kind: InputKind::Url, params }).await;
+            let answer = self.context.request_input(InputRequest::new(InputKind::Url, params)).await;
             if answer.ok().as_ref().and_then(|answer| answer["action"].as_str()) != Some("accept") {
                 return Err(InputFailure::NotVisited);
             }
         }
         Ok(())
     }
+}
+
+/// What a server needs its caller to answer, if that is why it refused a request.
+pub(super) fn missing_kinds(failure: &JsonRpcFailure) -> Vec<InputKind> {
+    let required = failure.data.as_ref().filter(|_| failure.code == MISSING_CAPABILITY);
+    let Some(required) = required.and_then(|data| data["requiredCapabilities"].as_object()) else { return Vec::new() };
+    let kinds = [("elicitation", InputKind::Form), ("sampling", InputKind::Sampling), ("roots", InputKind::Roots)];
+    kinds.into_iter().filter(|(name, _)| required.contains_key(*name)).map(|(_, kind)| kind).collect()
 }
 
 /// What a request of a server asks for.

@@ -28,6 +28,23 @@ pub struct InputRequest {
     /// The request itself. For a tool of an MCP server, the parameters of `elicitation/create`, `sampling/createMessage` or
     /// `roots/list`.
     pub params: Value,
+    /// The tool's own name for it among its open requests. A caller that is shown names sees this one.
+    pub key: Option<String>,
+}
+
+impl InputRequest {
+    /// A request without a name.
+    #[must_use]
+    pub fn new(kind: InputKind, params: Value) -> Self {
+        Self { kind, params, key: None }
+    }
+
+    /// Names the request.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
 }
 
 /// Answers the input requests of a call's tool; see [`CallRequest::input`](crate::CallRequest::input).
@@ -54,6 +71,9 @@ pub trait InputHandler: Send + Sync {
 
     /// Answers a request; `None` declines it. The future is dropped when the call ends or the request times out.
     fn answer(&self, request: InputRequest) -> BoxFuture<'_, Option<Value>>;
+
+    /// Hears that the tool needs answers to requests of a kind that is not accepted.
+    fn missed(&self, _kind: InputKind) {}
 }
 
 /// Why an input request has no answer.

@@ -102,7 +102,7 @@ impl ApprovalForms {
             message.push_str(&format!("\nThread: {thread}"));
         }
         let params = json!({"mode": "form", "message": message, "requestedSchema": schema});
-        Some(InputRequest { kind: InputKind::Form, params })
+        Some(InputRequest::new(InputKind::Form, params))
     }
 
     /// Decides an approval by the answer of a form.

@@ -11,12 +11,12 @@ use futures_util::StreamExt;
 use rmcp::{
     ErrorData, RoleServer,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult, ProtocolVersion,
-        RequestMetaObject,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InputRequests, InputRequiredResult,
+        ProtocolVersion, RequestMetaObject,
     },
     service::RequestContext,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolhub_core::{
     Approval, CallError, CallHandle, CallRequest, ErrorKind, InputHandler, InputKind, InputRequest, Outcome, Sealer,
     Tool, ToolHub, TraceContext, backend::StoreError, ids::ThreadId,
@@ -26,7 +26,7 @@ pub(super) use tasks::InteractiveTasks;
 
 use super::{
     approvals::{self, ApprovalForms, Decision, FORM_KEY},
-    input::{ClientInput, accepted_kinds, to_result},
+    input::{ClientInput, MissingInput, accepted_kinds, to_result},
     interactive_calls::{CallOwner, CallStep, InteractiveCall, SuspendedCalls},
     request::McpRequest,
     result,
@@ -93,6 +93,7 @@ impl Calls {
             context: &context,
             thread,
             accepted,
+            early_answers: Map::new(),
         };
         let answers = params.input_responses.unwrap_or_default();
         match params.request_state {
@@ -105,14 +106,17 @@ impl Calls {
                 }
             }
             Some(state) => {
-                let mut running = self.resume(&state, &call)?;
+                let mut running = self.resume(&state, &call.owner(), call.tool.definition.name.as_str())?;
                 running.answer(answers.into_iter().collect());
                 match self.drive(running, &call).await? {
                     CallProgress::Ended(outcome) => call.result(&outcome),
                     CallProgress::Suspended(result) => Ok(result),
                 }
             }
-            None => self.make(&call).await,
+            None => {
+                call.early_answers = answers.into_iter().collect();
+                self.make(&call).await
+            }
         }
     }
 
@@ -160,17 +164,20 @@ impl Calls {
         }
         if is_modern(context) && !call.accepted.is_empty() {
             // Not cancelled with the request, which ends when the call asks its caller.
-            return self.drive(InteractiveCall::start(request, call.accepted.clone()), call).await;
+            let running = InteractiveCall::start(request, call.accepted.clone());
+            return self.drive(running.answered_before(call.early_answers.clone()), call).await;
         }
         let is_keyed = context.meta.contains_key(IDEMPOTENCY_META);
         let request = if is_keyed { request } else { request.cancel_on(&context.ct) };
         let mut notifier = notifier(call.request, context);
+        let missing = Arc::<MissingInput>::default();
         let outcome = if call.accepted.is_empty() && notifier.is_silent() {
-            request.await
+            request.input(missing.clone()).await
         } else {
             let input = ClientInput { client: context.peer.clone(), accepted: call.accepted.clone() };
             follow(request.input(Arc::new(input)).start(), &mut notifier).await
         };
+        check_capabilities(&outcome, &missing, context)?;
         Ok(CallProgress::Ended(Box::new(outcome)))
     }
 
@@ -200,10 +207,10 @@ impl Calls {
     }
 
     /// Takes a call that waits for answers of this caller.
-    fn resume(&self, state: &str, call: &ClientCall<'_>) -> Result<InteractiveCall, ErrorData> {
-        let running = self.suspended.take(state, &call.owner());
+    pub(super) fn resume(&self, state: &str, owner: &CallOwner, tool: &str) -> Result<InteractiveCall, ErrorData> {
+        let running = self.suspended.take(state, owner);
         let running = running.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        if running.tool() == call.tool.definition.name.as_str() {
+        if running.tool() == tool {
             return Ok(running);
         }
         // Dropped, and so cancelled: its caller has lost its state.
@@ -226,7 +233,10 @@ impl Calls {
                 () = call.context.ct.cancelled() => return Err(cancelled()),
             };
             let requests = match step {
-                CallStep::Ended(outcome) => return Ok(CallProgress::Ended(outcome)),
+                CallStep::Ended(outcome) => {
+                    check_capabilities(&outcome, running.missing(), call.context)?;
+                    return Ok(CallProgress::Ended(outcome));
+                }
                 CallStep::InputRequired(requests) => requests,
             };
             let (requests, inexpressible) = to_result(requests);
@@ -234,11 +244,21 @@ impl Calls {
             if requests.is_empty() {
                 continue;
             }
-            let parked = self.suspended.park(call.owner(), running);
-            let state = parked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-            let result = InputRequiredResult::new(Some(requests), Some(state.to_string()));
+            let result = self.suspend(running, requests, call.owner())?;
             return Ok(CallProgress::Suspended(CallToolResponse::InputRequired(result)));
         }
+    }
+
+    /// Keeps a call that asked its caller. Returns the answer to the request that ends with it.
+    pub(super) fn suspend(
+        &self,
+        call: InteractiveCall,
+        requests: InputRequests,
+        owner: CallOwner,
+    ) -> Result<InputRequiredResult, ErrorData> {
+        let parked = self.suspended.park(owner, call);
+        let state = parked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        Ok(InputRequiredResult::new(Some(requests), Some(state.to_string())))
     }
 
     fn build<'a>(&'a self, call: &ClientCall<'_>) -> Result<CallRequest<'a>, ErrorData> {
@@ -283,6 +303,8 @@ struct ClientCall<'a> {
     is_minted: bool,
     /// What the client can be asked for.
     accepted: Vec<InputKind>,
+    /// Answers that came with the call, before its tool has asked, by key.
+    early_answers: Map<String, Value>,
     /// Whether its user may approve the call in a form.
     may_ask: bool,
     /// Whether the client looks up calls that take long.
@@ -317,11 +339,23 @@ impl ClientCall<'_> {
     }
 }
 
+/// Refuses a call that failed because its client has not declared a capability. Only the modern era has a word for that.
+pub(super) fn check_capabilities(
+    outcome: &Outcome,
+    missing: &MissingInput,
+    context: &RequestContext<RoleServer>,
+) -> Result<(), ErrorData> {
+    match missing.capabilities().filter(|_| outcome.error.is_some() && is_modern(context)) {
+        Some(required) => Err(ErrorData::missing_required_client_capability(required)),
+        None => Ok(()),
+    }
+}
+
 fn start_again(reason: &str) -> ErrorData {
     ErrorData::invalid_params(format!("{reason}; start again, without `requestState`"), None)
 }
 
-fn cancelled() -> ErrorData {
+pub(super) fn cancelled() -> ErrorData {
     ErrorData::internal_error("the request was cancelled", None)
 }
 

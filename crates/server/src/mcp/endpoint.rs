@@ -140,6 +140,10 @@ fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Rejection> 
     let header = parts.headers.get(VERSION_HEADER).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let is_known = |version: &str| ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version);
     match envelope.method.as_deref() {
+        // A client that falls back to the legacy era names no version in `_meta`.
+        Some("initialize") if envelope.version().is_some_and(|version| is_modern(&version)) => {
+            return Err(Refusal::unknown_method("initialize").to(envelope.id.clone()).into());
+        }
         Some("initialize") => return Ok(true),
         Some("server/discover") => return Ok(false),
         _ => {}
@@ -148,7 +152,11 @@ fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Rejection> 
         return Err(Refusal::unknown_version(header).to(envelope.id.clone()).into());
     }
     let version = header.map(String::from).or_else(|| envelope.version());
-    Ok(version.is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str()))
+    Ok(version.is_none_or(|version| !is_modern(&version)))
+}
+
+fn is_modern(version: &str) -> bool {
+    version >= ProtocolVersion::V_2026_07_28.as_str()
 }
 
 /// Refuses a caller whose key lacks the scope; without one, a caller that may neither list nor call.

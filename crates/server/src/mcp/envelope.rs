@@ -113,6 +113,12 @@ impl Refusal {
         Self::bad(INVALID_REQUEST, "the header `Mcp-Session-Id` is missing; send `initialize` first")
     }
 
+    /// The protocol version of the request does not have the method.
+    pub(super) fn unknown_method(method: &str) -> Self {
+        let message = format!("this protocol version has no method `{method}`");
+        Self { status: StatusCode::NOT_FOUND, ..Self::bad(ErrorCode::METHOD_NOT_FOUND.0, message) }
+    }
+
     /// The parameters do not fit the method.
     pub(super) fn bad_params(message: &str) -> Self {
         Self::bad(ErrorCode::INVALID_PARAMS.0, message)

@@ -4,7 +4,11 @@
 //! the client has declared it can answer is asked.
 #![allow(deprecated, reason = "sampling and roots are deprecated, but clients and servers still have them")]
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use rmcp::{
     Peer, RoleServer,
@@ -37,6 +41,45 @@ pub(super) fn accepted_kinds(capabilities: Option<&ClientCapabilities>) -> Vec<I
         kinds.push(InputKind::Roots);
     }
     kinds
+}
+
+/// What the tool of a call needs its caller to answer and the caller has not declared. As a handler it answers nothing.
+#[derive(Default)]
+pub(super) struct MissingInput(Mutex<Vec<InputKind>>);
+
+impl MissingInput {
+    /// The capabilities that the client would need, if any is missing.
+    pub(super) fn capabilities(&self) -> Option<ClientCapabilities> {
+        let kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut required = ClientCapabilities::default();
+        for kind in kinds.iter() {
+            match kind {
+                InputKind::Form => required.elicitation.get_or_insert_default().form = Some(Default::default()),
+                InputKind::Url => required.elicitation.get_or_insert_default().url = Some(Default::default()),
+                InputKind::Sampling => required.sampling = Some(Default::default()),
+                InputKind::Roots => required.roots = Some(Default::default()),
+                _ => {}
+            }
+        }
+        (!kinds.is_empty()).then_some(required)
+    }
+}
+
+impl InputHandler for MissingInput {
+    fn accepts(&self, _: InputKind) -> bool {
+        false
+    }
+
+    fn answer(&self, _: InputRequest) -> BoxFuture<'_, Option<Value>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn missed(&self, kind: InputKind) {
+        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
 }
 
 fn method_of(kind: InputKind) -> Option<&'static str> {

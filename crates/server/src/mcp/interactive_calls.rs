@@ -18,6 +18,8 @@ use toolhub_core::{BoxFuture, CallHandle, CallRequest, INPUT_TIMEOUT, InputHandl
 pub(crate) use suspended::ResumeError;
 pub(crate) use suspended::{CallOwner, SuspendedCalls};
 
+use super::input::MissingInput;
+
 /// How long a request may be open. A little less than the hub waits, so that the tool hears that its caller declined.
 const ANSWER_TIMEOUT: Duration = INPUT_TIMEOUT.saturating_sub(Duration::from_secs(1));
 /// Number of requests that a call may have open; more are declined.
@@ -30,6 +32,9 @@ pub(crate) struct InteractiveCall {
     /// The requests without an answer, by the keys that the caller knows.
     open: BTreeMap<String, OpenRequest>,
     last_key: u64,
+    /// Answers that came with the call, before its tool has asked.
+    early: Map<String, Value>,
+    missing: Arc<MissingInput>,
 }
 
 /// How far a call has come.
@@ -51,6 +56,7 @@ struct OpenRequest {
 struct InputQueue {
     accepted: Vec<InputKind>,
     queue: mpsc::Sender<OpenRequest>,
+    missing: Arc<MissingInput>,
 }
 
 impl InputHandler for InputQueue {
@@ -67,14 +73,30 @@ impl InputHandler for InputQueue {
             answered.await.ok()
         })
     }
+
+    fn missed(&self, kind: InputKind) {
+        self.missing.missed(kind);
+    }
 }
 
 impl InteractiveCall {
     /// Starts a call whose caller answers requests of these kinds.
     pub(crate) fn start(request: CallRequest<'_>, accepted: Vec<InputKind>) -> Self {
         let (queue, incoming) = mpsc::channel(MAX_OPEN_REQUESTS);
-        let handle = request.input(Arc::new(InputQueue { accepted, queue })).start();
-        Self { handle, incoming, open: BTreeMap::new(), last_key: 0 }
+        let missing = Arc::<MissingInput>::default();
+        let handle = request.input(Arc::new(InputQueue { accepted, queue, missing: missing.clone() })).start();
+        Self { handle, incoming, open: BTreeMap::new(), last_key: 0, early: Map::new(), missing }
+    }
+
+    /// Gives answers that the caller sent with the call. They are used when the tool asks for them by these keys.
+    pub(crate) fn answered_before(mut self, answers: Map<String, Value>) -> Self {
+        self.early = answers;
+        self
+    }
+
+    /// What the tool needed and the caller does not answer.
+    pub(crate) fn missing(&self) -> &Arc<MissingInput> {
+        &self.missing
     }
 
     /// The name of its tool.
@@ -91,16 +113,19 @@ impl InteractiveCall {
     /// safe; must not be called again after the call has ended.
     pub(crate) async fn next(&mut self) -> CallStep {
         self.open.retain(|_, open| !open.answer.is_closed());
-        if self.open.is_empty() {
+        loop {
+            // A tool that asks for several things at once gets them in one round trip.
+            while let Ok(request) = self.incoming.try_recv() {
+                self.add(request);
+            }
+            if !self.open.is_empty() {
+                break;
+            }
             tokio::select! {
                 biased;
                 Some(request) = self.incoming.recv() => self.add(request),
                 outcome = self.handle.outcome() => return CallStep::Ended(Box::new(outcome)),
             }
-        }
-        // A tool that asks for several things at once gets them in one round trip.
-        while let Ok(request) = self.incoming.try_recv() {
-            self.add(request);
         }
         let requests = self.open.iter().map(|(key, open)| (key.clone(), open.request.clone()));
         CallStep::InputRequired(requests.collect())
@@ -134,9 +159,22 @@ impl InteractiveCall {
         drop(handle.await);
     }
 
-    fn add(&mut self, request: OpenRequest) {
-        self.last_key += 1;
-        self.open.insert(format!("q{}", self.last_key), request);
+    fn add(&mut self, open: OpenRequest) {
+        let named = open.request.key.clone().filter(|key| !self.open.contains_key(key));
+        let key = named.unwrap_or_else(|| {
+            loop {
+                self.last_key += 1;
+                let key = format!("q{}", self.last_key);
+                if !self.open.contains_key(&key) {
+                    break key;
+                }
+            }
+        });
+        match self.early.remove(&key).filter(Value::is_object) {
+            // Without a receiver the call has ended.
+            Some(answer) => drop(open.answer.send(answer)),
+            None => drop(self.open.insert(key, open)),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::Bytes,
+    body::{Body, Bytes},
     http::{HeaderValue, StatusCode, request::Parts},
     response::{
         IntoResponse, Response, Sse,
@@ -145,8 +145,9 @@ impl Legacy {
             Ok(Some(_)) | Err(_) => {
                 session.keep_stream(number, log.clone());
                 // An event before the first message, so that a client can resume from it.
-                let first = (session.client.protocol_version >= ProtocolVersion::V_2025_11_25)
-                    .then(|| Event::default().id(format!("{number}-0")).retry(RECONNECT_DELAY).data(""));
+                let first = (session.client.protocol_version >= ProtocolVersion::V_2025_11_25).then(|| {
+                    Bytes::from(format!("id: {number}-0\nretry: {}\ndata: \n\n", RECONNECT_DELAY.as_millis()))
+                });
                 event_stream(session, number, first, log.read_from(0))
             }
         }
@@ -183,14 +184,18 @@ fn json_message(message: &str) -> Response {
 }
 
 /// The messages of a request as an event stream. The id of an event is the stream and the number of messages up to it.
-fn event_stream(session: &Arc<Session>, number: u64, first: Option<Event>, reader: Reader) -> Response {
+///
+/// `first` is a whole event as text: `Event` cannot express empty data, and parsers ignore an event without data.
+fn event_stream(session: &Arc<Session>, number: u64, first: Option<Bytes>, reader: Reader) -> Response {
     let open = session.open_stream();
     let messages = stream::unfold((reader, open), move |(mut reader, open): (Reader, OpenStream)| async move {
         let (event, message, _) = reader.next().await?;
         let event = Event::default().id(format!("{number}-{}", event + 1)).data(&*message);
         Some((event, (reader, open)))
     });
-    sse_response(stream::StreamExt::chain(stream::iter(first), messages))
+    let (parts, body) = sse_response(messages).into_parts();
+    let first = stream::iter(first.map(Ok::<_, axum::Error>));
+    Response::from_parts(parts, Body::from_stream(futures_util::StreamExt::chain(first, body.into_data_stream())))
 }
 
 /// The stream of a session: says when its lists and resources have changed, until the session ends or the client opens another one.

@@ -3,22 +3,28 @@
 //! In: requests of clients. Out: what the MCP servers of the hub bring, and artifacts of calls. Reading is a call of an unlisted tool, so
 //! that rules, limits, status and journal hold; what is outside the toolset of the address does not exist.
 
+use std::sync::Arc;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rmcp::{
-    ErrorData,
+    ErrorData, RoleServer,
     model::{
-        CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResult, Prompt, ReadResourceResult,
-        Reference, Resource, ResourceContents, ResourceTemplate,
+        CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse, InputRequiredResult,
+        InputResponses, Prompt, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+        Resource, ResourceContents, ResourceTemplate,
     },
+    service::RequestContext,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toolhub_core::{
-    CallError, CancellationToken, CompletionTarget, ErrorKind, HubLists, ReadCall, SubscribeError, ToolHub,
-    ids::ArtifactId,
+    CallError, CallRequest, CompletionTarget, ErrorKind, HubLists, ReadCall, SubscribeError, ToolHub, ids::ArtifactId,
 };
 
 use super::{
+    call::{Calls, cancelled, check_capabilities, is_modern},
+    input::{ClientInput, accepted_kinds, to_result},
+    interactive_calls::{CallOwner, CallStep, InteractiveCall},
     request::McpRequest,
     resource_updates::{ResourceUpdates, SubscriptionRefused},
     result::{self, ARTIFACTS},
@@ -27,9 +33,27 @@ use super::{
 /// What a request may see.
 pub(super) struct Lists<'a> {
     pub(super) hub: &'a ToolHub,
+    pub(super) calls: &'a Calls,
     pub(super) request: &'a McpRequest,
-    /// Cancels what is read.
-    pub(super) cancel: &'a CancellationToken,
+    pub(super) context: &'a RequestContext<RoleServer>,
+}
+
+/// What came of a call that reads something.
+enum Read {
+    Ended(Result<Value, CallError>),
+    InputRequired(InputRequiredResult),
+}
+
+/// What a client sends to a call that asked it.
+struct Answers {
+    responses: InputResponses,
+    state: Option<String>,
+}
+
+impl Answers {
+    fn new(responses: Option<InputResponses>, state: Option<String>) -> Self {
+        Self { responses: responses.unwrap_or_default(), state }
+    }
 }
 
 impl Lists<'_> {
@@ -54,18 +78,25 @@ impl Lists<'_> {
         lists.prompts().iter().filter(|prompt| is_visible(&prompt.name)).filter_map(convert).collect()
     }
 
-    pub(super) async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    pub(super) async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let uri = params.uri.as_str();
         let unknown =
             || ErrorData::resource_not_found("there is no such resource", Some(serde_json::json!({"uri": uri})));
         if let Some(id) = uri.strip_prefix(ARTIFACTS) {
-            return self.read_artifact(uri, id).await?.ok_or_else(unknown);
+            return self.read_artifact(uri, id).await?.map(ReadResourceResponse::Complete).ok_or_else(unknown);
         }
         let call = self.visible(|lists| lists.read_resource(uri)).ok_or_else(unknown)?;
-        match self.read(call).await {
+        match self.read(call, Answers::new(params.input_responses, params.request_state)).await? {
+            Read::InputRequired(result) => Ok(ReadResourceResponse::InputRequired(result)),
             // What a server refuses is most often a resource that it does not have.
-            Err(error) if error.kind == ErrorKind::ToolRefused => Err(ErrorData::resource_not_found(error.model, None)),
-            Err(error) => Err(read_error(&error)),
-            Ok(output) => parse(output),
+            Read::Ended(Err(error)) if error.kind == ErrorKind::ToolRefused => {
+                Err(ErrorData::resource_not_found(error.model, Some(serde_json::json!({"uri": uri}))))
+            }
+            Read::Ended(Err(error)) => Err(read_error(&error)),
+            Read::Ended(Ok(output)) => parse(output).map(ReadResourceResponse::Complete),
         }
     }
 
@@ -100,11 +131,15 @@ impl Lists<'_> {
         }))
     }
 
-    pub(super) async fn get_prompt(&self, params: GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
+    pub(super) async fn get_prompt(&self, params: GetPromptRequestParams) -> Result<GetPromptResponse, ErrorData> {
         let unknown = || ErrorData::invalid_params(format!("there is no prompt `{}`", truncate(&params.name)), None);
         let arguments = params.arguments.clone().unwrap_or_default();
         let call = self.visible(|lists| lists.get_prompt(&params.name, arguments)).ok_or_else(unknown)?;
-        self.read(call).await.map_err(|error| read_error(&error)).and_then(parse)
+        match self.read(call, Answers::new(params.input_responses, params.request_state)).await? {
+            Read::InputRequired(result) => Ok(GetPromptResponse::InputRequired(result)),
+            Read::Ended(Err(error)) => Err(read_error(&error)),
+            Read::Ended(Ok(output)) => parse(output).map(GetPromptResponse::Complete),
+        }
     }
 
     pub(super) async fn complete(&self, params: CompleteRequestParams) -> Result<CompleteResult, ErrorData> {
@@ -120,7 +155,14 @@ impl Lists<'_> {
         match call {
             // A server that completes nothing has no suggestions.
             None => Ok(CompleteResult::default()),
-            Some(call) => self.read(call).await.map_err(|error| read_error(&error)).and_then(parse),
+            // The protocol has no questions about completions.
+            Some(call) => self
+                .request_of(call)
+                .cancel_on(&self.context.ct)
+                .await
+                .into_result()
+                .map_err(|error| read_error(&error))
+                .and_then(parse),
         }
     }
 
@@ -135,14 +177,53 @@ impl Lists<'_> {
         call.is_some_and(|call| self.request.toolset.contains(&call.tool) && !is_denied(&call.tool))
     }
 
-    async fn read(&self, call: ReadCall) -> Result<Value, CallError> {
+    /// Makes a call that reads something, or goes on with one that asked its caller.
+    async fn read(&self, call: ReadCall, answers: Answers) -> Result<Read, ErrorData> {
+        let (context, principal) = (self.context, &self.request.principal);
+        let owner = CallOwner { tenant: principal.tenant.clone(), caller: principal.caller.clone() };
+        let accepted = accepted_kinds(context.client_capabilities().as_ref());
+        if !is_modern(context) {
+            let input = ClientInput { client: context.peer.clone(), accepted };
+            let call = self.request_of(call).cancel_on(&context.ct).input(Arc::new(input));
+            return Ok(Read::Ended(call.await.into_result()));
+        }
+        let responses = answers.responses.into_iter().collect();
+        let mut running = match answers.state {
+            None => InteractiveCall::start(self.request_of(call), accepted).answered_before(responses),
+            Some(state) => {
+                let mut running = self.calls.resume(&state, &owner, call.tool.as_str())?;
+                running.answer(responses);
+                running
+            }
+        };
+        loop {
+            let step = tokio::select! {
+                step = running.next() => step,
+                () = context.ct.cancelled() => return Err(cancelled()),
+            };
+            let requests = match step {
+                CallStep::Ended(outcome) => {
+                    check_capabilities(&outcome, running.missing(), context)?;
+                    return Ok(Read::Ended(outcome.into_result()));
+                }
+                CallStep::InputRequired(requests) => requests,
+            };
+            let (requests, inexpressible) = to_result(requests);
+            running.decline(&inexpressible);
+            if !requests.is_empty() {
+                return self.calls.suspend(running, requests, owner).map(Read::InputRequired);
+            }
+        }
+    }
+
+    fn request_of(&self, call: ReadCall) -> CallRequest<'_> {
         let principal = &self.request.principal;
         let call = self.hub.call(call.tool.as_str(), call.arguments).tenant(principal.tenant.clone());
-        let mut call = call.caller(principal.caller.clone()).no_wait().cancel_on(self.cancel);
-        if let Some(thread) = self.request.fixed_thread() {
-            call = call.thread(thread.as_str());
+        let call = call.caller(principal.caller.clone()).no_wait();
+        match self.request.fixed_thread() {
+            Some(thread) => call.thread(thread.as_str()),
+            None => call,
         }
-        call.await.into_result()
     }
 }
 
@@ -160,7 +241,11 @@ fn convert<T: DeserializeOwned>(entry: &impl Serialize) -> Option<T> {
 }
 
 /// The result of a server in the type of the protocol.
-fn parse<T: DeserializeOwned>(output: Value) -> Result<T, ErrorData> {
+fn parse<T: DeserializeOwned>(mut output: Value) -> Result<T, ErrorData> {
+    // The modern era requires it; `rmcp` leaves it out for clients of the legacy one.
+    if let Some(output) = output.as_object_mut() {
+        output.insert("resultType".into(), "complete".into());
+    }
     serde_json::from_value(output)
         .map_err(|_| ErrorData::internal_error("the answer of the MCP server is not as the protocol says", None))
 }

@@ -22,6 +22,7 @@ use toolhub_core::{CancellationToken, ToolHub, ids::ThreadId};
 use super::{
     approvals::ApprovalForms,
     call::{self, Calls, InteractiveTasks},
+    interactive_calls::SuspendedCalls,
     list_watch::{ListChange, ListWatch},
     lists::Lists,
     meters::{EndpointMeters, METHODS},
@@ -60,13 +61,19 @@ impl HubServer {
         let tools = Arc::new(ToolList::new(hub));
         let calls = Calls {
             hub: hub.clone(),
-            suspended: Arc::default(),
+            suspended: SuspendedCalls::new(stopping),
             forms,
             tools: tools.clone(),
             task_after: settings.mcp.task_after,
             tasks: InteractiveTasks::default(),
         };
-        Self(Arc::new(Inner { calls, tools, version: settings.build.version.clone(), stopping: stopping.clone() }))
+        Self(Arc::new(Inner {
+            calls,
+            tools,
+            version: settings.build.version.clone(),
+            meters: Arc::default(),
+            stopping: stopping.clone(),
+        }))
     }
 }
 
@@ -88,7 +95,7 @@ impl HubServer {
 
 impl HubServer {
     fn lists<'a>(&'a self, request: &'a McpRequest, context: &'a RequestContext<RoleServer>) -> Lists<'a> {
-        Lists { hub: &self.0.calls.hub, request, cancel: &context.ct }
+        Lists { hub: &self.0.calls.hub, calls: &self.0.calls, request, context }
     }
 }
 
@@ -213,7 +220,7 @@ impl ServerHandler for HubServer {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let _timer = self.0.meters.time("resources/read");
         let request = McpRequest::of(&context)?;
-        self.lists(&request, &context).read_resource(&params.uri).await.map(ReadResourceResponse::Complete)
+        self.lists(&request, &context).read_resource(params).await
     }
 
     async fn subscribe(
@@ -261,7 +268,7 @@ impl ServerHandler for HubServer {
     ) -> Result<GetPromptResponse, ErrorData> {
         let _timer = self.0.meters.time("prompts/get");
         let request = McpRequest::of(&context)?;
-        self.lists(&request, &context).get_prompt(params).await.map(GetPromptResponse::Complete)
+        self.lists(&request, &context).get_prompt(params).await
     }
 
     async fn complete(
@@ -304,9 +311,10 @@ impl ServerHandler for HubServer {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        if METHODS.contains(&request.method.as_str()) {
+        let is_removed = LEGACY_METHODS.contains(&request.method.as_str()) && call::is_modern(&context);
+        if METHODS.contains(&request.method.as_str()) && !is_removed {
             return Err(ErrorData::invalid_params(unfit_params(&request), None));
         }
         let method: String = request.method.chars().take(128).collect();
@@ -337,6 +345,10 @@ fn page_of(mut tools: Vec<Tool>, cursor: Option<&str>) -> (Vec<Tool>, Option<Str
     let next = tools.last().filter(|_| has_more).map(|tool| tool.name.to_string());
     (tools, next)
 }
+
+/// The methods that version 2026-07-28 has no more.
+const LEGACY_METHODS: [&str; 5] =
+    ["initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"];
 
 /// Why the parameters of a request were not understood.
 pub(super) fn unfit_params(request: &CustomRequest) -> String {

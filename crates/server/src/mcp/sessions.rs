@@ -348,7 +348,8 @@ impl Activity {
             // Not from zero: after a restart an id of before must not name something else.
             next_stream: fastrand::u64(..1 << 48),
             in_flight: HashMap::new(),
-            next_server_request: fastrand::i64(..1 << 48),
+            // Not negative, and exact as a double: clients in JavaScript read and return it as one.
+            next_server_request: fastrand::i64(0..1 << 48),
             server_requests: HashMap::new(),
             streams: BTreeMap::new(),
             open_streams: 0,

@@ -170,7 +170,6 @@ impl McpSessions {
     }
 
     /// The number of sessions.
-    #[cfg(test)]
     pub(crate) fn total(&self) -> usize {
         self.lock().total()
     }

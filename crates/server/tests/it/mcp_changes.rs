@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toolhub_core::{StatusScope, status::ToolStatus, testing::scripted};
 
 use crate::{
     support_api::{ApiFixture, EventReader, api_fixture},
-    support_mcp::{McpClient, next},
+    support_mcp::{McpClient, events, next},
 };
 
 const CHANGED: &str = "notifications/tools/list_changed";

@@ -18,7 +18,7 @@ async fn a_form_that_cannot_be_expressed_is_declined() {
     let ask = dynamic("nested", json!({"type": "object"}), move |_: Value, context: CallContext| {
         let params = json!({"message": "?", "requestedSchema": nested});
         async move {
-            let answer = context.request_input(InputRequest { kind: InputKind::Form, params }).await;
+            let answer = context.request_input(InputRequest::new(InputKind::Form, params)).await;
             answer.map_err(|error| ToolError::refused(error.to_string()))
         }
     });
@@ -34,8 +34,7 @@ async fn asking_fixture() -> ApiFixture {
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
     let ask = dynamic("ask", json!({"type": "object"}), move |_: Value, context: CallContext| {
         let params = |text: &str| json!({"message": text, "requestedSchema": schema});
-        let questions =
-            ["First name?", "Last name?"].map(|text| InputRequest { kind: InputKind::Form, params: params(text) });
+        let questions = ["First name?", "Last name?"].map(|text| InputRequest::new(InputKind::Form, params(text)));
         async move {
             let mut names = Vec::new();
             for question in questions {
@@ -116,8 +115,10 @@ async fn without_a_session_the_answers_come_with_the_same_call_again() {
     // A state of another tool's call is refused.
     let asked = ann.call("ask", json!({})).await;
     assert_eq!(ann.error("tools/call", again("log", &asked, "Ann")).await["code"], -32602);
-    let unable = McpClient::modern(&router, "/mcp").key(&ann_key).call("ask", json!({})).await;
-    assert_eq!(unable["isError"], true, "{unable}");
+    let ask = json!({"name": "ask", "arguments": {}});
+    let unable = McpClient::modern(&router, "/mcp").key(&ann_key).error("tools/call", ask).await;
+    assert_eq!(unable["code"], -32021, "{unable}");
+    assert!(unable["data"]["requiredCapabilities"]["elicitation"].is_object(), "{unable}");
 }
 
 #[tokio::test]

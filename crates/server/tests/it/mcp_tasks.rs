@@ -1,9 +1,10 @@
 //! Tasks: calls that MCP clients look up later.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::Router;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic};
 use toolhub_server::{KeySetting, Scope, Server};
 
@@ -115,20 +116,29 @@ async fn a_call_that_waits_for_a_person_is_a_task_and_its_user_may_decide() {
 #[tokio::test]
 async fn a_task_whose_tool_asks_gets_the_answer_of_its_client() {
     let fixture = api_fixture().await;
-    let ask = dynamic("ask", json!({"type": "object"}), |_: Value, context: CallContext| async move {
-        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
-        let params = json!({"message": "Name?", "requestedSchema": schema});
-        let answer = context.request_input(InputRequest { kind: InputKind::Form, params }).await;
-        answer.map(|answer| answer["content"]["name"].clone()).map_err(|error| ToolError::refused(error.to_string()))
+    let gate = fixture.release.clone();
+    let ask = dynamic("ask", json!({"type": "object"}), move |_: Value, context: CallContext| {
+        ask_after(gate.clone(), context)
     });
     fixture.hub.register(ask).unwrap();
     let (ann, key) = make_key("ann", "a", &ALL);
-    let ann = client(&router(&fixture, NEVER, &[ann]), &key);
+    let ann = client(&router(&fixture, SOON, &[ann]), &key);
     let task = ann.call("ask", json!({})).await;
+    assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
+    fixture.release.add_permits(1);
     let asked = until(&ann, &task, "input_required").await;
     let (key, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(request["params"]["message"], "Name?");
     let answer = json!({key.as_str(): {"action": "accept", "content": {"name": "Ann"}}});
     ann.result("tasks/update", json!({"taskId": task["taskId"], "inputResponses": answer})).await;
     assert_eq!(text(&until(&ann, &task, "completed").await["result"]), "Ann");
+}
+
+/// Asks for a name once the gate is open.
+async fn ask_after(gate: Arc<Semaphore>, context: CallContext) -> Result<Value, ToolError> {
+    gate.acquire().await.map_err(|_| ToolError::new("the gate is gone"))?.forget();
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let params = json!({"message": "Name?", "requestedSchema": schema});
+    let answer = context.request_input(InputRequest::new(InputKind::Form, params)).await;
+    answer.map(|answer| answer["content"]["name"].clone()).map_err(|error| ToolError::refused(error.to_string()))
 }

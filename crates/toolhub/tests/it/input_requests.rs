@@ -57,7 +57,7 @@ impl InputHandler for Person {
 }
 
 fn question(kind: InputKind) -> InputRequest {
-    InputRequest { kind, params: json!({"message": "Which city?"}) }
+    InputRequest::new(kind, json!({"message": "Which city?"}))
 }
 
 /// Asks for a form, works for half a second, and returns the answer or why there is none.

@@ -263,14 +263,18 @@ impl Router {
                 let text = "too many open requests, or the request is too large";
                 return (self.replies)(question::error_reply(&id, INTERNAL_ERROR, text));
             }
-            let call =
-                state.asking_call(origin).filter(|call| call.updates().is_some_and(|updates| updates.accepts(kind)));
-            if call.is_some() {
+            let call = state.asking_call(origin);
+            if call.as_ref().and_then(Exchange::updates).is_some_and(|updates| updates.accepts(kind)) {
                 state.open_questions.insert(id.clone());
             }
             call
         };
-        let Some(updates) = call.as_ref().and_then(Exchange::updates) else {
+        let updates = call.as_ref().and_then(Exchange::updates);
+        let Some(updates) = updates.filter(|updates| updates.accepts(kind)) else {
+            if let Some(updates) = updates {
+                updates.push(Update::DeclinedQuestion(kind));
+            }
+            self.lock().open_questions.remove(&id);
             return (self.replies)(question::declined(kind, &id));
         };
         // Not under the lock: a question that is dropped at once replies.

@@ -20,9 +20,18 @@ const MAX_QUEUED: usize = 32;
 /// What a server says about a running call.
 #[derive(Debug)]
 pub(crate) enum Update {
-    Progress { done: f64, total: Option<f64>, message: Option<String> },
-    Log { level: String, text: String },
+    Progress {
+        done: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    },
+    Log {
+        level: String,
+        text: String,
+    },
     Question(Question),
+    /// The server asked a question of a kind that the caller does not answer; it was declined.
+    DeclinedQuestion(InputKind),
 }
 
 /// A queue for the updates of one call. `accepted`: the questions that its reader can answer.

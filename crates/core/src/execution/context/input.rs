@@ -27,6 +27,13 @@ impl CallContext {
         self.call().input.as_ref().is_some_and(|handler| handler.accepts(kind))
     }
 
+    /// Says that the tool needs answers to requests of this kind, which the caller does not give.
+    pub fn miss_input(&self, kind: InputKind) {
+        if let Some(handler) = &self.call().input {
+            handler.missed(kind);
+        }
+    }
+
     /// Asks the caller, and waits for the answer for at most two minutes, and at most ten for all requests of a call. The timeouts of
     /// the call are paused meanwhile.
     ///
@@ -34,7 +41,10 @@ impl CallContext {
     /// When there is no answer: the caller cannot give one, declines, takes too long, or the call has ended.
     pub async fn request_input(&self, request: InputRequest) -> Result<Value, InputError> {
         let handler = self.call().input.as_ref().filter(|handler| handler.accepts(request.kind));
-        let handler = handler.ok_or(InputError::Unsupported)?;
+        let Some(handler) = handler else {
+            self.miss_input(request.kind);
+            return Err(InputError::Unsupported);
+        };
         let left = MAX_INPUT_TIME.saturating_sub(self.paused_time());
         if left.is_zero() {
             return Err(InputError::TimedOut);

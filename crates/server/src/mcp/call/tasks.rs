@@ -19,6 +19,7 @@ use rmcp::{
 };
 use serde::Serialize;
 use serde_json::Value;
+use tokio_util::sync::DropGuard;
 use toolhub_core::{
     CallReceipt, CallRecord, CallRequest, CancellationToken, Status,
     count_by_key::{CountByKey, is_full},
@@ -80,7 +81,7 @@ impl TaskTable {
 }
 
 impl Calls {
-    /// Makes a call that becomes a task if it takes long, waits for a person, or asks its caller.
+    /// Makes a call that becomes a task if it takes long or waits for a person.
     pub(super) async fn make_task(
         &self,
         request: CallRequest<'_>,
@@ -99,13 +100,21 @@ impl Calls {
         match receipt {
             CallReceipt::Ended(outcome) => return Ok(CallProgress::Ended(Box::new(outcome))),
             CallReceipt::AwaitingApproval { .. } => {}
-            _ => {
-                if let Some(ended) = self.follow_until(&mut running, call, became_task).await? {
-                    return Ok(ended);
+            _ => match self.follow_until(&mut running, call, became_task).await? {
+                Some(CallStep::Ended(outcome)) => return Ok(CallProgress::Ended(outcome)),
+                Some(CallStep::InputRequired(requests)) => {
+                    let (requests, inexpressible) = to_result(requests);
+                    running.decline(&inexpressible);
+                    if !requests.is_empty() {
+                        guard.map(DropGuard::disarm);
+                        let result = self.suspend(running, requests, call.owner())?;
+                        return Ok(CallProgress::Suspended(CallToolResponse::InputRequired(result)));
+                    }
                 }
-            }
+                None => {}
+            },
         }
-        guard.map(tokio_util::sync::DropGuard::disarm);
+        guard.map(DropGuard::disarm);
         let tenant = &call.request.principal.tenant;
         self.tasks.keep(id, tenant, running);
         let record = self.task_record(id, call.request).await?;
@@ -113,13 +122,13 @@ impl Calls {
         Ok(CallProgress::Suspended(CallToolResponse::Task(CreateTaskResult::new(task))))
     }
 
-    /// The end of a call, if it comes before the time is over and the call asks its caller for nothing.
+    /// The end of a call, or what it asks its caller for, if that comes before the time is over.
     async fn follow_until(
         &self,
         running: &mut InteractiveCall,
         call: &ClientCall<'_>,
         time: impl Future<Output = ()>,
-    ) -> Result<Option<CallProgress>, ErrorData> {
+    ) -> Result<Option<CallStep>, ErrorData> {
         let mut notifier = notifier(call.request, call.context);
         let mut updates = Box::pin(running.handle().updates());
         let mut time = std::pin::pin!(time);
@@ -127,10 +136,7 @@ impl Calls {
             tokio::select! {
                 biased;
                 Some(update) = updates.next() => notifier.notify(update).await,
-                step = running.next() => return Ok(match step {
-                    CallStep::Ended(outcome) => Some(CallProgress::Ended(outcome)),
-                    CallStep::InputRequired(_) => None,
-                }),
+                step = running.next() => return Ok(Some(step)),
                 () = &mut time => return Ok(None),
                 () = call.context.ct.cancelled() => return Err(cancelled()),
             }

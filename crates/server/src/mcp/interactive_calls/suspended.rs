@@ -10,6 +10,7 @@ use std::{
 
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
+    CancellationToken,
     count_by_key::{CountByKey, is_full},
     ids::{Caller, Tenant},
 };
@@ -41,7 +42,11 @@ pub(crate) enum ResumeError {
 
 /// The suspended calls of a server.
 #[derive(Default)]
-pub(crate) struct SuspendedCalls(Mutex<SuspendedTable>);
+pub(crate) struct SuspendedCalls {
+    table: Mutex<SuspendedTable>,
+    /// After it no answer can come: the calls go on at once, and do not hold up the shutdown.
+    stopping: CancellationToken,
+}
 
 #[derive(Default)]
 struct SuspendedTable {
@@ -55,6 +60,10 @@ struct SuspendedCall {
 }
 
 impl SuspendedCalls {
+    pub(crate) fn new(stopping: &CancellationToken) -> Arc<Self> {
+        Arc::new(Self { table: Mutex::default(), stopping: stopping.clone() })
+    }
+
     /// Keeps a call until it is resumed or the time for its answers is over. Returns the id to resume it by.
     ///
     /// # Errors
@@ -67,9 +76,9 @@ impl SuspendedCalls {
             tokio::spawn(call.finish_declined());
             return Err(TooManySuspended);
         }
-        let (calls, expiring) = (Arc::downgrade(self), id.clone());
+        let (calls, expiring, stopping) = (Arc::downgrade(self), id.clone(), self.stopping.clone());
         tokio::spawn(async move {
-            tokio::time::sleep_until(until).await;
+            stopping.run_until_cancelled(tokio::time::sleep_until(until)).await;
             let expired = calls.upgrade().and_then(|calls| calls.lock().remove(&expiring));
             if let Some(call) = expired {
                 call.finish_declined().await;
@@ -93,7 +102,7 @@ impl SuspendedCalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, SuspendedTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

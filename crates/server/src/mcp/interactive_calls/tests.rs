@@ -10,7 +10,7 @@ use toolhub_core::{
 use super::*;
 
 fn question(message: &str) -> InputRequest {
-    InputRequest { kind: InputKind::Form, params: json!({ "message": message }) }
+    InputRequest::new(InputKind::Form, json!({ "message": message }))
 }
 
 /// Asks twice, the second time for two things at once, and returns the answers or why there are none.

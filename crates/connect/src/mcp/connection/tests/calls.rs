@@ -75,7 +75,7 @@ async fn progress_and_log_lines_arrive_in_order_before_the_call_ends_and_without
         .map(|update| match update {
             Update::Progress { done, total, message } => format!("{done}/{} {}", total.unwrap(), message.unwrap()),
             Update::Log { level, text } => format!("{level}: {text}"),
-            Update::Question(_) => panic!("no question was asked"),
+            Update::Question(_) | Update::DeclinedQuestion(_) => panic!("no question was asked"),
         })
         .collect();
     assert_eq!(seen, ["1/3 step 1", "2/3 step 2", "3/3 step 3", "info: log line with ••••"]);

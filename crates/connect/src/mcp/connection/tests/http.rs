@@ -121,6 +121,7 @@ async fn updates_and_questions_of_concurrent_calls_are_never_mixed_up() {
                         assert_eq!(question.params, format!(r#"{{"message": "{who}"}}"#));
                         question.answer(&json!({"action": "accept", "content": {"who": who}}));
                     }
+                    Update::DeclinedQuestion(kind) => panic!("{kind:?} was declined"),
                 }
             }
             seen
