@@ -6,21 +6,19 @@ Each revision of the protocol is run twice, with the fixture in each era, so tha
 the four runs has its own hub, because a question of a server of the old era belongs to a call for certain only if no other call runs.
 """
 import concurrent.futures
-import contextlib
 import json
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
+
+sys.dont_write_bytecode = True
+from hub import running_hub  # noqa: E402
 
 REVISIONS = ("2025-11-25", "2026-07-28")
 ERAS = ("legacy", "modern")
 FIXTURE = pathlib.Path(__file__).resolve().with_name("fixture_server.py")
-START_TIMEOUT = 30
 # Of one scenario, in milliseconds.
 SCENARIO_TIMEOUT = 15_000
 
@@ -69,53 +67,8 @@ def scored(servers, revision):
     return re.findall(r"- (\S+)", listed)
 
 
-@contextlib.contextmanager
-def running_hub(toolhub, folder, text):
-    """The address of a hub whose fixture is connected."""
-    (folder / "toolhub.toml").write_text(text)
-    log = folder / "log"
-    with log.open("w") as output:
-        command = [toolhub, "serve", "--port", "0"]
-        server = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    try:
-        yield wait_until_ready(server, log)
-    finally:
-        server.terminate()
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
-def wait_until_ready(server, log):
-    end = time.monotonic() + START_TIMEOUT
-    while time.monotonic() < end and server.poll() is None:
-        if address := re.search(r"listening on (\S+)", log.read_text()):
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(address[1] + "/readyz", timeout=5).close()
-                lists = [listed(address[1] + "/mcp", kind) for kind in ("tools", "prompts", "resources")]
-                if all(lists):
-                    return address[1]
-        time.sleep(0.05)
-    raise SystemExit(f"the hub has no tools of the fixture:\n{log.read_text()}")
-
-
-def listed(url, kind):
-    method = f"{kind}/list"
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta}})
-    headers = {
-        "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method,
-    }
-    with urllib.request.urlopen(urllib.request.Request(url, body.encode(), headers), timeout=5) as response:
-        return json.load(response)["result"][kind]
-
-
 def run(servers, toolhub, revision, era, folder):
     """The checks of all scenarios of a revision, by scenario."""
-    folder.mkdir()
     with running_hub(toolhub, folder, config(revision, era)) as address:
         result = suite(
             servers, "server", "--url", address + "/mcp", "--requirements", revision, "-o", "results",
