@@ -10,9 +10,8 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-from hub import running_hub  # noqa: E402
+from hub import COUNT_TOOL, PROGRAMS, everything, running_hub  # noqa: E402
 
-PROGRAMS = pathlib.Path(__file__).resolve().with_name("clients")
 CLIENT_TIMEOUT = 60
 SLOW_TOOL = "trigger-long-running-operation"
 ERAS = ("legacy", "modern")
@@ -20,30 +19,23 @@ FEATURES = ["question", "progress", "cancel of a server", "cancel of a program"]
 
 
 def inner_config(servers, record):
-    node = servers / "node_modules/node/bin/node"
-    everything = [str(node), str(servers / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"), "stdio"]
+    program, *arguments = everything(servers)
     # For some seconds after a cancel, a question on the same pipe may belong to the cancelled call and is declined. So calls that are
     # cancelled have a process of their own.
     return f"""
 [server]
 drain_timeout = "1s"
 [mcp_servers.everything]
-command = {json.dumps(everything[0])}
-args = {json.dumps(everything[1:])}
+command = {json.dumps(program)}
+args = {json.dumps(arguments)}
 trust = true
 resources = true
 prompts = true
 [mcp_servers.recorded]
 command = {json.dumps(sys.executable)}
-args = {json.dumps([str(PROGRAMS / "recorder.py"), str(record), *everything])}
+args = {json.dumps([str(PROGRAMS / "recorder.py"), str(record), program, *arguments])}
 trust = true
-[tools.count]
-description = "Counts slowly."
-kind = "stateful"
-command = {json.dumps(sys.executable)}
-args = {json.dumps([str(PROGRAMS / "count.py")])}
-timeout = "1m"
-"""
+{COUNT_TOOL}"""
 
 
 def outer_config(inner, era):

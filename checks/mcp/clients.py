@@ -10,9 +10,8 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-from hub import running_hub  # noqa: E402
+from hub import COUNT_TOOL, PROGRAMS, everything, running_hub  # noqa: E402
 
-CLIENTS = pathlib.Path(__file__).resolve().with_name("clients")
 CLIENT_TIMEOUT = 60
 FEATURES = ["list tools", "call", "structured output", "progress", "cancel", "approval by form", "list change", "artifact"]
 # Program, mode -> features that the client itself lacks.
@@ -22,7 +21,7 @@ LACKING = {
     ("inspector.py", "modern"): {"progress", "approval by form", "list change"},
 }
 # Program -> modes; the slowest first.
-PROGRAMS = {
+CLIENTS = {
     "inspector.py": ["legacy", "modern"],
     "python_sdk.py": ["auto", "legacy", "modern"],
     "fastmcp_client.py": ["auto", "legacy"],
@@ -32,14 +31,15 @@ PROGRAMS = {
 
 
 def config(servers):
-    everything = servers / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+    program, *arguments = everything(servers)
     # Each client has a tool whose status it changes, and a toolset, so that it hears of no other changes.
+    names = [f"{client.partition('.')[0]}-{mode}" for client, modes in CLIENTS.items() for mode in modes]
     own = "".join(
         f'''[tools.switched-{name}]
 builtin = "clock"
 [toolsets.{name}]
 tools = ["switched-{name}", "count", "long_text", "remove", "everything__*"]
-''' for name in (f"{program.partition('.')[0]}-{mode}" for program, modes in PROGRAMS.items() for mode in modes)
+''' for name in names
     )
     return f"""
 [server]
@@ -47,21 +47,17 @@ drain_timeout = "1s"
 [status]
 rebind_delay = "200ms"
 [mcp_servers.everything]
-command = {json.dumps(str(node(servers)))}
-args = {json.dumps([str(everything), "stdio"])}
+command = {json.dumps(program)}
+args = {json.dumps(arguments)}
 trust = true
 resources = true
 prompts = true
-[tools.count]
-description = "Counts slowly."
-kind = "stateful"
-command = {json.dumps(sys.executable)}
-args = {json.dumps([str(CLIENTS / "count.py")])}
-timeout = "1m"
+{COUNT_TOOL}
 [tools.long_text]
 description = "Returns a long text."
 command = {json.dumps(sys.executable)}
 args = ["-c", "print('\\"' + '0123456789' * 1_000 + '\\"')"]
+parameters = {{ type = "object", properties = {{}} }}
 text_limit = 100
 [tools.remove]
 builtin = "dangerous"
@@ -69,13 +65,9 @@ confirm = true
 {own}"""
 
 
-def node(servers):
-    return servers / "node_modules/node/bin/node"
-
-
 def run(servers, address, program):
-    interpreter = node(servers) if program.endswith(".mjs") else servers / "venv/bin/python"
-    command = [interpreter, CLIENTS / program, address, *PROGRAMS[program]]
+    interpreter = "node_modules/node/bin/node" if program.endswith(".mjs") else "venv/bin/python"
+    command = [servers / interpreter, PROGRAMS / program, address, *CLIENTS[program]]
     # Programs in JavaScript find their packages in the working directory.
     return subprocess.run(command, cwd=servers, capture_output=True, text=True, timeout=CLIENT_TIMEOUT, stdin=subprocess.DEVNULL)
 
@@ -84,7 +76,7 @@ def report(program, result):
     """Prints the lines of a client. Whether they are as they must be."""
     lines = dict(line.split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
     is_right = result.returncode == 0
-    for mode in PROGRAMS[program]:
+    for mode in CLIENTS[program]:
         for feature in FEATURES:
             line = lines.get(f"{mode}, {feature}", "FAILED: no line of the client")
             is_right &= line.startswith("cannot" if feature in LACKING.get((program, mode), ()) else "ok")
@@ -95,10 +87,13 @@ def report(program, result):
 
 
 def main(servers, toolhub):
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(len(PROGRAMS)) as pool:
-        with running_hub(toolhub, pathlib.Path(folder, "hub"), config(servers)) as address:
-            runs = [(program, pool.submit(run, servers, address, program)) for program in PROGRAMS]
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(len(CLIENTS)) as pool:
+        hub = pathlib.Path(folder, "hub")
+        with running_hub(toolhub, hub, config(servers)) as address:
+            runs = [(program, pool.submit(run, servers, address, program)) for program in CLIENTS]
             failed = sum(1 for program, client in runs if not report(program, client.result()))
+        if failed:
+            print("the log of the hub ends with:\n" + (hub / "log").read_text()[-10_000:])
     return f"{failed} clients failed" if failed else 0
 
 

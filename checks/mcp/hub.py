@@ -1,13 +1,38 @@
 """Starts `toolhub serve` for the checks of this folder."""
 import contextlib
 import json
+import pathlib
 import re
 import subprocess
+import sys
 import time
 import urllib.request
 
 START_TIMEOUT = 30
 KINDS = ("tools", "prompts", "resources")
+PROGRAMS = pathlib.Path(__file__).resolve().with_name("clients")
+# A tool whose calls report progress and can be cancelled.
+COUNT_TOOL = f"""
+[tools.count]
+description = "Counts slowly."
+kind = "stateful"
+command = {json.dumps(sys.executable)}
+args = {json.dumps([str(PROGRAMS / "count.py")])}
+timeout = "1m"
+[tools.count.parameters]
+type = "object"
+required = ["steps"]
+[tools.count.parameters.properties]
+steps = {{ type = "integer" }}
+client = {{ type = "string" }}
+pid_file = {{ type = "string" }}
+"""
+
+
+def everything(servers):
+    """The command of `server-everything`."""
+    folder = servers / "node_modules"
+    return [str(folder / "node/bin/node"), str(folder / "@modelcontextprotocol/server-everything/dist/index.js"), "stdio"]
 
 
 @contextlib.contextmanager
