@@ -38,12 +38,14 @@ pub(super) fn print_demo(printer: &Printer, url: &str, flags: &str, service: &st
     printer.print(&format!("  tools        {}", names.join(", ")));
     printer.print(&format!("  API page     {url}/docs"));
     printer.print(&format!("  metrics      {url}/metrics"));
+    printer.print(&format!("  MCP          {url}/mcp"));
     printer.print("\n");
     printer.print("  try in another terminal:");
     printer.print(&format!("  1. {program} call calculator expression='2+3*4'{flags}"));
     printer.print(&format!("  2. {program} call dangerous folder=/tmp/old{flags}      requires your approval"));
     printer.print(&format!("  3. {program} chat \"weather in Oslo, then a report\"{flags}"));
     printer.print(&format!("  4. curl -s {url}/agents/demo/tool-states"));
+    printer.print(&format!("  5. claude mcp add --transport http toolhub {url}/mcp      all tools in Claude Code"));
     printer.print("\n");
     printer.print(&format!(
         "  `flaky` fails three times, is withheld, then recovers: {program} call flaky --thread demo{flags}"
