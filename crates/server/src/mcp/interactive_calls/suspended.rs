@@ -72,7 +72,7 @@ impl SuspendedCalls {
         let id = format_smolstr!("{:032x}", fastrand::u128(..));
         let until = call.answer_until();
         let refused = self.lock().insert(id.clone(), SuspendedCall { owner, call });
-        if let Err(call) = refused {
+        if let Some(call) = refused {
             tokio::spawn(call.finish_declined());
             return Err(TooManySuspended);
         }
@@ -107,14 +107,15 @@ impl SuspendedCalls {
 }
 
 impl SuspendedTable {
-    fn insert(&mut self, id: SmolStr, suspended: SuspendedCall) -> Result<(), InteractiveCall> {
+    /// Adds a call; returns it if there are too many.
+    fn insert(&mut self, id: SmolStr, suspended: SuspendedCall) -> Option<InteractiveCall> {
         let tenant = &suspended.owner.tenant;
         if is_full(MAX_SUSPENDED, self.by_tenant.total(), self.by_tenant.of(tenant)) {
-            return Err(suspended.call);
+            return Some(suspended.call);
         }
         self.by_tenant.add(tenant, 1);
         self.by_id.insert(id, suspended);
-        Ok(())
+        None
     }
 
     fn take(&mut self, id: &str, owner: &CallOwner) -> Option<InteractiveCall> {
