@@ -39,7 +39,7 @@ fn modern(router: &Router) -> McpClient {
 }
 
 /// The same call again, with the state and the answer of the form.
-fn answered(asked: &Value, arguments: Value, answer: Value) -> Value {
+fn answered(asked: &Value, arguments: &Value, answer: &Value) -> Value {
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     json!({
         "name": "pay", "arguments": arguments,
@@ -47,12 +47,12 @@ fn answered(asked: &Value, arguments: Value, answer: Value) -> Value {
     })
 }
 
-fn decide(content: Value) -> Value {
+fn decide(content: &Value) -> Value {
     json!({"action": "accept", "content": content})
 }
 
 fn once() -> Value {
-    decide(json!({"decision": "proceed_once"}))
+    decide(&json!({"decision": "proceed_once"}))
 }
 
 #[tokio::test]
@@ -66,12 +66,12 @@ async fn the_user_of_a_client_without_a_session_decides_in_a_form() {
     assert!(message.contains("`pay`") && message.contains("\"sum\":5") && message.contains("Rule: "), "{message}");
     assert!(!asked.to_string().contains("planted"), "{asked}");
     assert_eq!(form["requestedSchema"]["required"], json!(["decision"]));
-    let done = client.result("tools/call", answered(&asked, arguments.clone(), once())).await;
+    let done = client.result("tools/call", answered(&asked, &arguments, &once())).await;
     assert_eq!(text(&done), "{\"paid\":5}");
     // The next call asks again, until it is allowed for ever.
     let asked = client.call("pay", arguments.clone()).await;
-    let always = decide(json!({"decision": "proceed_always_tool"}));
-    client.result("tools/call", answered(&asked, arguments.clone(), always)).await;
+    let always = decide(&json!({"decision": "proceed_always_tool"}));
+    client.result("tools/call", answered(&asked, &arguments, &always)).await;
     assert_eq!(client.call("pay", arguments).await["isError"], false);
     assert_eq!(paid.load(Ordering::Relaxed), 3);
     let audited = fixture.get("/api/v1/audit").await.expect_status(200);
@@ -100,19 +100,19 @@ async fn a_form_can_change_the_call_refuse_it_or_be_closed() {
     let client = modern(&fixture.router);
     let run = async |sum: i64, answer: Value| {
         let asked = client.call("pay", json!({"sum": sum})).await;
-        client.result("tools/call", answered(&asked, json!({"sum": sum}), answer)).await
+        client.result("tools/call", answered(&asked, &json!({"sum": sum}), &answer)).await
     };
-    let edited = decide(json!({"decision": "modify_with_editor", "arguments": "{\"sum\": 2}"}));
+    let edited = decide(&json!({"decision": "modify_with_editor", "arguments": "{\"sum\": 2}"}));
     assert_eq!(text(&run(1, edited).await), "{\"paid\":2}");
     assert_eq!(paid.load(Ordering::Relaxed), 1);
-    let refused = run(3, decide(json!({"decision": "cancel", "message": "not today"}))).await;
+    let refused = run(3, decide(&json!({"decision": "cancel", "message": "not today"}))).await;
     assert!(refused["isError"] == true && text(&refused).contains("not today"), "{refused}");
     let declined = run(4, json!({"action": "decline"})).await;
     assert!(declined["isError"] == true && text(&declined).contains("refused"), "{declined}");
     for answer in [
         json!({"action": "cancel"}),
-        decide(json!({"decision": "perhaps"})),
-        decide(json!({"decision": "modify_with_editor", "arguments": "{"})),
+        decide(&json!({"decision": "perhaps"})),
+        decide(&json!({"decision": "modify_with_editor", "arguments": "{"})),
         json!("yes"),
         Value::Null,
     ] {
@@ -137,7 +137,7 @@ async fn a_sealed_state_approves_nothing_but_its_own_call_and_that_once() {
     let client = |key: &str| modern(&server).key(key);
     let (ann, arguments) = (client(&ann_key), json!({"sum": 1}));
     let asked = ann.call("pay", arguments.clone()).await;
-    let params = answered(&asked, arguments.clone(), once());
+    let params = answered(&asked, &arguments, &once());
     let with = |name: &str, value: Value| {
         let mut params = params.clone();
         params[name] = value;
