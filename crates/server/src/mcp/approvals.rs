@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use rmcp::model::ServerRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolhub_core::{
@@ -25,6 +26,15 @@ const STATE_LIFETIME: Duration = Duration::from_secs(10 * 60);
 const MAX_SHOWN_ARGUMENTS: usize = 16 << 10;
 /// The key of the form among the requests of a result.
 pub(super) const FORM_KEY: &str = "approval";
+
+/// `_meta` key of a form about an approval.
+const FORM_META: &str = "dev.toolhub/approval";
+
+/// Whether a request to a client is a form about an approval.
+pub(super) fn is_form(request: &ServerRequest) -> bool {
+    let ServerRequest::CustomRequest(request) = request else { return false };
+    request.params.as_ref().is_some_and(|params| !params["_meta"][FORM_META].is_null())
+}
 
 /// Asks users of MCP clients.
 pub(super) struct ApprovalForms {
@@ -101,7 +111,8 @@ impl ApprovalForms {
         if let Some(thread) = &approval.thread {
             message.push_str(&format!("\nThread: {thread}"));
         }
-        let params = json!({"mode": "form", "message": message, "requestedSchema": schema});
+        let meta = json!({FORM_META: approval.id});
+        let params = json!({"mode": "form", "message": message, "requestedSchema": schema, "_meta": meta});
         Some(InputRequest::new(InputKind::Form, params))
     }
 
@@ -172,6 +183,11 @@ impl ApprovalForms {
         let opened: SealedApproval = serde_json::from_str(&opened).ok()?;
         (SystemClock.now() < opened.expires_at).then_some(opened)
     }
+}
+
+/// Whether the answer of a form allows the call.
+pub(super) fn allows(form: &Value) -> bool {
+    form["action"] == "accept" && form["content"]["decision"] != "cancel"
 }
 
 /// What a state is bound to: who calls which tool with which arguments. `thread`: the one that the client names.

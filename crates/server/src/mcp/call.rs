@@ -18,8 +18,11 @@ use rmcp::{
 };
 use serde_json::{Map, Value};
 use toolhub_core::{
-    Approval, CallError, CallHandle, CallRequest, ErrorKind, InputHandler, InputKind, InputRequest, Outcome, Sealer,
-    Tool, ToolHub, TraceContext, backend::StoreError, ids::ThreadId,
+    Approval, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, InputKind, InputRequest,
+    Outcome, Sealer, Tool, ToolHub, TraceContext,
+    backend::StoreError,
+    clock::{Clock, SystemClock},
+    ids::ThreadId,
 };
 
 pub(super) use tasks::InteractiveTasks;
@@ -43,6 +46,9 @@ pub(super) const THREAD_META: &str = "dev.toolhub/threadId";
 /// `_meta` key of the idempotency key of a call.
 const IDEMPOTENCY_META: &str = "dev.toolhub/idempotencyKey";
 
+/// How often the user of a client is asked to approve one call, which others may have decided meanwhile.
+const MAX_FORMS: usize = 3;
+
 /// Makes the calls of MCP clients.
 pub(super) struct Calls {
     pub(super) hub: ToolHub,
@@ -53,6 +59,8 @@ pub(super) struct Calls {
     /// After this time a call of a client that declared tasks becomes one.
     pub(super) task_after: Duration,
     pub(super) tasks: InteractiveTasks,
+    /// Ends forms that are open.
+    pub(super) stopping: CancellationToken,
 }
 
 impl Calls {
@@ -122,11 +130,14 @@ impl Calls {
 
     /// Makes a call, and asks its caller to approve it if it must and may.
     async fn make(&self, call: &ClientCall<'_>) -> Result<CallToolResponse, ErrorData> {
-        loop {
+        for round in 1.. {
             let outcome = match self.make_once(call).await? {
                 CallProgress::Ended(outcome) => outcome,
                 CallProgress::Suspended(result) => return Ok(result),
             };
+            if round > MAX_FORMS {
+                return call.result(&outcome);
+            }
             let Some((approval, form)) = self.approval_form(call, &outcome).await? else {
                 return call.result(&outcome);
             };
@@ -136,16 +147,24 @@ impl Calls {
                 return Ok(CallToolResponse::InputRequired(InputRequiredResult::new(Some(requests), Some(state))));
             }
             let input = ClientInput { client: call.context.peer.clone(), accepted: call.accepted.clone() };
+            let time_left = approval.expires_at.since(SystemClock.now());
             let answer = tokio::select! {
-                answer = input.answer(form) => answer.unwrap_or_default(),
+                answer = tokio::time::timeout(time_left, input.answer(form)) => answer.ok().flatten().unwrap_or_default(),
+                () = self.stopping.cancelled() => return call.undecided(&outcome, "The server is stopping."),
                 () = call.context.ct.cancelled() => return Err(cancelled()),
             };
             match self.forms.decide(approval.id, &answer, call.request).await.map_err(store_fault)? {
-                // The same call made again uses the decision, whoever made it.
-                Decision::Decided | Decision::TooLate => {}
+                Decision::Decided => {}
+                // A decision of another person does not overrule the refusal of this one.
+                Decision::TooLate if !approvals::allows(&answer) => {
+                    return call.undecided(&outcome, "The user did not allow this call.");
+                }
+                // The same call made again uses the decision.
+                Decision::TooLate => {}
                 Decision::Undecided(reason) => return call.undecided(&outcome, &reason),
             }
         }
+        Err(cancelled())
     }
 
     async fn make_without_form(&self, mut call: ClientCall<'_>, reason: &str) -> Result<CallToolResponse, ErrorData> {

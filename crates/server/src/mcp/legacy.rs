@@ -40,6 +40,7 @@ use crate::{
     connections::KEEP_ALIVE_INTERVAL,
     json::Json,
     problem::{Code, Problem},
+    scope::Scope,
 };
 
 /// The header with the id of a session.
@@ -111,8 +112,13 @@ impl Legacy {
                 self.serve(session, message, id).await
             }
             (Some(session), message) => {
-                session.deliver(message);
-                StatusCode::ACCEPTED.into_response()
+                let scope = Scope::ApprovalsWrite;
+                match session.deliver(message, request.principal.has_scope(scope)) {
+                    true => StatusCode::ACCEPTED.into_response(),
+                    false => Problem::new(Code::FORBIDDEN, format!("this answer needs a key with the scope `{scope}`"))
+                        .with("scope", scope)
+                        .into_response(),
+                }
             }
         }
     }

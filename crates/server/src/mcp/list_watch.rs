@@ -13,6 +13,9 @@ use super::{request::McpRequest, resource_updates::ResourceUpdates, result};
 /// How long further changes are waited for after one: those of a thread and of all threads are announced one after the other.
 const SETTLE_TIME: Duration = Duration::from_millis(20);
 
+/// When a list is made again that could not be.
+const REBIND_RETRY: Duration = Duration::from_secs(1);
+
 /// What has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ListChange {
@@ -117,8 +120,11 @@ impl ToolsWatch {
                 },
             }
         }
-        thread.rebind().await;
-        thread.is_outdated = false;
+        match thread.rebind().await {
+            true => thread.is_outdated = false,
+            // It stays outdated, so that the next wait tries again.
+            false => tokio::time::sleep(REBIND_RETRY).await,
+        }
         true
     }
 }
@@ -131,12 +137,12 @@ impl ThreadWatch {
         Ok(Self { hub: hub.clone(), tenant, thread, options, offer, changes, is_outdated: false })
     }
 
-    /// From now on changes count from the list of now.
-    async fn rebind(&mut self) {
-        // If the store does not answer, changes go on counting from the older list.
-        if let Ok(offer) = self.hub.rebind_with(&self.tenant, &self.thread, &self.options).await {
-            self.changes = offer.watch();
-            self.offer = offer;
-        }
+    /// From now on changes count from the list of now. Returns `false` if the store does not answer.
+    async fn rebind(&mut self) -> bool {
+        let offer = self.hub.rebind_with(&self.tenant, &self.thread, &self.options).await;
+        let Ok(offer) = offer else { return false };
+        self.changes = offer.watch();
+        self.offer = offer;
+        true
     }
 }

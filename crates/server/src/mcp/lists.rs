@@ -22,13 +22,14 @@ use toolhub_core::{
 };
 
 use super::{
-    call::{Calls, cancelled, check_capabilities, is_modern},
+    call::{Calls, cancelled, check_capabilities, is_modern, named_thread},
     input::{ClientInput, accepted_kinds, to_result},
     interactive_calls::{CallOwner, CallStep, InteractiveCall},
     request::McpRequest,
     resource_updates::{ResourceUpdates, SubscriptionRefused},
     result::{self, ARTIFACTS},
 };
+use crate::settings::McpApproval;
 
 /// What a request may see.
 pub(super) struct Lists<'a> {
@@ -219,8 +220,12 @@ impl Lists<'_> {
     fn request_of(&self, call: ReadCall) -> CallRequest<'_> {
         let principal = &self.request.principal;
         let call = self.hub.call(call.tool.as_str(), call.arguments).tenant(principal.tenant.clone());
-        let call = call.caller(principal.caller.clone()).no_wait();
-        match self.request.fixed_thread() {
+        let mut call = call.caller(principal.caller.clone()).no_wait();
+        if self.calls.forms.mode == McpApproval::Deny {
+            call = call.refuse_approval();
+        }
+        // A thread that is not valid is refused where it is read first.
+        match named_thread(self.request, &self.context.meta).ok().flatten() {
             Some(thread) => call.thread(thread.as_str()),
             None => call,
         }
@@ -230,8 +235,8 @@ impl Lists<'_> {
 /// The error of something that could not be read.
 fn read_error(error: &CallError) -> ErrorData {
     match error.kind {
-        ErrorKind::ToolRefused | ErrorKind::ArgumentsInvalid => ErrorData::invalid_params(error.model.clone(), None),
-        _ => result::fault(error),
+        kind if result::is_fault(kind) => result::fault(error),
+        kind => ErrorData::invalid_params(error.model.clone(), Some(serde_json::json!({"code": kind.name()}))),
     }
 }
 

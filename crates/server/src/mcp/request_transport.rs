@@ -13,7 +13,10 @@ use rmcp::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::sessions::{RequestGuard, Session};
+use super::{
+    approvals,
+    sessions::{RequestGuard, Session},
+};
 
 pub(super) struct RequestTransport {
     request: Option<ClientJsonRpcMessage>,
@@ -45,7 +48,8 @@ impl Transport<RoleServer> for RequestTransport {
         // `rmcp` counts per request; the client knows the session only.
         match &mut item {
             JsonRpcMessage::Request(request) => {
-                request.id = self.session.add_server_request(self.guard.id(), request.id.clone());
+                let needs_approver = approvals::is_form(&request.request);
+                request.id = self.session.add_server_request(self.guard.id(), request.id.clone(), needs_approver);
                 let token = ProgressToken(request.id.clone());
                 request.request.get_meta_mut().set_progress_token(token);
             }

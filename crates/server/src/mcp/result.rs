@@ -41,7 +41,7 @@ pub(super) fn of(
 }
 
 /// Whether the fault is this server's, so that no change of the call helps.
-fn is_fault(kind: ErrorKind) -> bool {
+pub(super) fn is_fault(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Internal | ErrorKind::StoreUnavailable | ErrorKind::StateUnreadable)
 }
 

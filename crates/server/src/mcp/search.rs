@@ -23,6 +23,8 @@ const CALL: &str = "call_tool";
 /// How many tools are found unless the caller wants another number, and at most.
 const DEFAULT_FOUND: usize = 5;
 const MAX_FOUND: usize = 50;
+/// Largest size of a query, in bytes.
+const MAX_QUERY: usize = 1_000;
 /// Number of characters of a description in what is found.
 const MAX_SUMMARY: usize = 300;
 
@@ -142,6 +144,10 @@ async fn found(
     request: &McpRequest,
     thread: Option<&ThreadId>,
 ) -> Result<CallToolResult, ErrorData> {
+    if search.query.len() > MAX_QUERY {
+        let text = format!("The query is longer than {MAX_QUERY} bytes. Ask in a few words.");
+        return Ok(CallToolResult::error(vec![ContentBlock::text(text)]));
+    }
     let visible = tools.names(request, thread).await?;
     let limit = search.limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND);
     let index = tools.index();

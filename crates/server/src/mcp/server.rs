@@ -66,6 +66,7 @@ impl HubServer {
             tools: tools.clone(),
             task_after: settings.mcp.task_after,
             tasks: InteractiveTasks::default(),
+            stopping: stopping.clone(),
         };
         Self(Arc::new(Inner {
             calls,
@@ -162,16 +163,21 @@ impl ServerHandler for HubServer {
             };
             let Some(change) = change else { return Ok(()) };
             let wants = |wanted: Option<bool>| wanted == Some(true);
-            let sent = match change {
-                ListChange::Tools if wants(accepted.tools_list_changed) => sink.notify_tool_list_changed().await,
-                ListChange::Prompts if wants(accepted.prompts_list_changed) => sink.notify_prompt_list_changed().await,
-                ListChange::Resources if wants(accepted.resources_list_changed) => {
-                    sink.notify_resource_list_changed().await
+            let send = async {
+                match change {
+                    ListChange::Tools if wants(accepted.tools_list_changed) => sink.notify_tool_list_changed().await,
+                    ListChange::Prompts if wants(accepted.prompts_list_changed) => {
+                        sink.notify_prompt_list_changed().await
+                    }
+                    ListChange::Resources if wants(accepted.resources_list_changed) => {
+                        sink.notify_resource_list_changed().await
+                    }
+                    ListChange::Updated(uri) => sink.notify_resource_updated(uri).await,
+                    _ => Ok(()),
                 }
-                ListChange::Updated(uri) => sink.notify_resource_updated(uri).await,
-                _ => Ok(()),
             };
-            if sent.is_err() {
+            let sent = self.0.stopping.run_until_cancelled(send).await;
+            if !matches!(sent, Some(Ok(()))) {
                 return Ok(());
             }
         }

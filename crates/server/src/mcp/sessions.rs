@@ -74,8 +74,8 @@ struct Activity {
     /// Where messages for a request go, by its id.
     in_flight: HashMap<RequestId, UnboundedSender<ClientJsonRpcMessage>>,
     next_server_request: i64,
-    /// Requests of the server that wait for an answer: the request of the client they belong to, and their id there.
-    server_requests: HashMap<RequestId, (RequestId, RequestId)>,
+    /// Requests of the server that wait for an answer.
+    server_requests: HashMap<RequestId, SentRequest>,
     /// The streams that can be resumed, by number.
     streams: BTreeMap<u64, Arc<MessageLog>>,
     open_streams: usize,
@@ -83,6 +83,16 @@ struct Activity {
     stream: CancellationToken,
     #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
     log_level: LoggingLevel,
+}
+
+/// A request of the server.
+struct SentRequest {
+    /// The request of the client that it belongs to.
+    of: RequestId,
+    /// Its id there.
+    id: RequestId,
+    /// Whether only a key that may decide approvals may answer it.
+    needs_approver: bool,
 }
 
 /// Why a request of a session is refused.
@@ -260,11 +270,11 @@ impl Session {
     }
 
     /// Registers a request of the server that belongs to a request in flight. Returns the id it is sent with.
-    pub(super) fn add_server_request(&self, request: &RequestId, id: RequestId) -> RequestId {
+    pub(super) fn add_server_request(&self, request: &RequestId, id: RequestId, needs_approver: bool) -> RequestId {
         let mut activity = self.lock();
         activity.next_server_request += 1;
         let sent = RequestId::Number(activity.next_server_request);
-        activity.server_requests.insert(sent.clone(), (request.clone(), id));
+        activity.server_requests.insert(sent.clone(), SentRequest { of: request.clone(), id, needs_approver });
         sent
     }
 
@@ -272,15 +282,25 @@ impl Session {
     pub(super) fn withdraw_server_request(&self, request: &RequestId, id: &RequestId) -> Option<RequestId> {
         let mut activity = self.lock();
         let mut sent = activity.server_requests.iter();
-        let sent = sent.find(|(_, (of, original))| of == request && original == id).map(|(sent, _)| sent.clone())?;
+        let sent = sent.find(|(_, it)| it.of == *request && it.id == *id).map(|(sent, _)| sent.clone())?;
         activity.server_requests.remove(&sent);
         Some(sent)
     }
 
-    /// Passes an answer to a request of the server, or a cancellation, on to the request it belongs to.
-    pub(super) fn deliver(&self, mut message: ClientJsonRpcMessage) {
+    /// Passes an answer to a request of the server, or a cancellation, on to the request it belongs to. Returns `false` if it is an
+    /// answer that only a key that may decide approvals may give.
+    pub(super) fn deliver(&self, mut message: ClientJsonRpcMessage, is_approver: bool) -> bool {
         use rmcp::model::{ClientNotification::CancelledNotification, JsonRpcMessage};
         let mut activity = self.lock();
+        let answered = match &message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        let needs_approver = |id: &RequestId| activity.server_requests.get(id).is_some_and(|sent| sent.needs_approver);
+        if !is_approver && answered.is_some_and(needs_approver) {
+            return false;
+        }
         let request = match &mut message {
             JsonRpcMessage::Response(response) => activity.answered(&mut response.id),
             JsonRpcMessage::Error(error) => error.id.as_mut().and_then(|id| activity.answered(id)),
@@ -293,6 +313,7 @@ impl Session {
         if let Some(sender) = request.and_then(|request| activity.in_flight.get(&request)) {
             let _ = sender.send(message);
         }
+        true
     }
 
     /// Lets a stream be resumed, also for a while after its answer.
@@ -361,9 +382,9 @@ impl Activity {
 
     /// Takes the request that an answer belongs to, and gives the answer the id it has there.
     fn answered(&mut self, id: &mut RequestId) -> Option<RequestId> {
-        let (request, original) = self.server_requests.remove(id)?;
-        *id = original;
-        Some(request)
+        let sent = self.server_requests.remove(id)?;
+        *id = sent.id;
+        Some(sent.of)
     }
 
     /// Forgets answers that are too old.
@@ -415,7 +436,7 @@ impl Drop for RequestGuard {
         self.log.end();
         let mut activity = self.session.lock();
         activity.in_flight.remove(&self.id);
-        activity.server_requests.retain(|_, (request, _)| *request != self.id);
+        activity.server_requests.retain(|_, sent| sent.of != self.id);
         activity.last_use = Instant::now();
     }
 }

@@ -21,20 +21,20 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::DropGuard;
 use toolhub_core::{
-    CallReceipt, CallRecord, CallRequest, CancellationToken, Status,
+    CallReceipt, CallRecord, CallRequest, CancellationToken, InputKind, InputRequest, Status,
     count_by_key::{CountByKey, is_full},
-    ids::{CallId, Tenant},
+    ids::{ApprovalId, CallId, Tenant},
 };
 
 use super::{
     super::{
-        approvals::FORM_KEY,
+        approvals::{Decision, FORM_KEY},
         input::{accepted_kinds, to_result},
         interactive_calls::{CallStep, InteractiveCall},
         request::McpRequest,
         result,
     },
-    CallProgress, Calls, ClientCall, IDEMPOTENCY_META, cancelled, notifier, store_fault,
+    CallProgress, Calls, ClientCall, IDEMPOTENCY_META, cancelled, named_thread, notifier, store_fault,
 };
 
 /// How often a client should look a task up, in milliseconds.
@@ -68,6 +68,12 @@ impl InteractiveTasks {
 }
 
 impl TaskTable {
+    fn remove(&mut self, id: &CallId) {
+        if let Some((tenant, _)) = self.by_id.remove(id) {
+            self.by_tenant.subtract(&tenant, 1);
+        }
+    }
+
     fn remove_ended(&mut self) {
         let Self { by_id, by_tenant } = self;
         by_id.retain(|_, (tenant, call)| {
@@ -114,11 +120,11 @@ impl Calls {
                 None => {}
             },
         }
-        guard.map(DropGuard::disarm);
-        let tenant = &call.request.principal.tenant;
-        self.tasks.keep(id, tenant, running);
         let record = self.task_record(id, call.request).await?;
+        self.tasks.keep(id, &call.request.principal.tenant, running);
         let task = self.describe(&record, call.request, call.context).await?.task;
+        // From here on its client knows it.
+        guard.map(DropGuard::disarm);
         Ok(CallProgress::Suspended(CallToolResponse::Task(CreateTaskResult::new(task))))
     }
 
@@ -158,17 +164,20 @@ impl Calls {
     pub(in crate::mcp) async fn update_task(
         &self,
         id: &str,
-        answers: InputResponses,
+        mut answers: InputResponses,
         context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let request = McpRequest::of(context)?;
         let record = self.task_record(parse_id(id)?, &request).await?;
         let accepted = accepted_kinds(context.client_capabilities().as_ref());
-        let awaited = record.approval.filter(|_| record.status == Status::AwaitingApproval);
-        if let (Some(form), Some(approval)) = (answers.get(FORM_KEY), awaited)
-            && self.forms.may_ask(&request, &accepted)
+        if let Some(form) = answers.remove(FORM_KEY)
+            && self.approval_form_of(&record, &request, &accepted).await?.is_some()
+            && let Some(approval) = awaited_approval(&record)
         {
-            self.forms.decide(approval, form, &request).await.map_err(store_fault)?;
+            let decision = self.forms.decide(approval, &form, &request).await.map_err(store_fault)?;
+            if let Decision::Undecided(reason) = decision {
+                return Err(ErrorData::invalid_params(reason, None));
+            }
         }
         if let Some((_, call)) = self.tasks.lock().by_id.get_mut(&record.id) {
             call.answer(answers.into_iter().collect());
@@ -214,20 +223,35 @@ impl Calls {
         let payload = match &record.outcome {
             Some(outcome) if outcome.status == Status::Cancelled => TaskPayload::Cancelled,
             Some(outcome) => {
+                self.tasks.lock().remove(&record.id);
                 let tool = self.hub.get(&record.tool);
-                match result::of(outcome, tool.as_deref(), request, false) {
+                let is_minted = named_thread(request, &context.meta)?.is_none();
+                match result::of(outcome, tool.as_deref(), request, is_minted) {
                     Ok(result) => TaskPayload::Completed { result: object(&result) },
                     Err(error) => TaskPayload::Failed { error: object(&error) },
                 }
             }
             None => {
-                if record.status == Status::AwaitingApproval {
-                    task.status_message = Some("The call waits for the approval of a person.".into());
+                if let Some(id) = awaited_approval(record) {
+                    task.status_message = Some(format!("The call waits for the approval of a person (approval {id})."));
                 }
                 self.open_payload(record, request, context).await?
             }
         };
         Ok(DetailedTask::new(task, payload))
+    }
+
+    /// The form about the approval that a task waits for, if its caller may decide it.
+    async fn approval_form_of(
+        &self,
+        record: &CallRecord,
+        request: &McpRequest,
+        accepted: &[InputKind],
+    ) -> Result<Option<InputRequest>, ErrorData> {
+        let awaited = awaited_approval(record).filter(|_| self.forms.may_ask(request, accepted));
+        let (Some(id), Some(tool)) = (awaited, self.hub.get(&record.tool)) else { return Ok(None) };
+        let approval = self.hub.approval(&request.principal.tenant, id).await.map_err(store_fault)?;
+        Ok(approval.and_then(|approval| self.forms.form(&approval, &tool)))
     }
 
     /// What a task that has not ended waits for.
@@ -238,25 +262,36 @@ impl Calls {
         context: &RequestContext<RoleServer>,
     ) -> Result<TaskPayload, ErrorData> {
         let accepted = accepted_kinds(context.client_capabilities().as_ref());
-        let awaited = record.approval.filter(|_| record.status == Status::AwaitingApproval);
-        if let (Some(id), Some(tool)) =
-            (awaited.filter(|_| self.forms.may_ask(request, &accepted)), self.hub.get(&record.tool))
-        {
-            let approval = self.hub.approval(&request.principal.tenant, id).await.map_err(store_fault)?;
-            if let Some(form) = approval.and_then(|approval| self.forms.form(&approval, &tool)) {
-                let (input_requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
-                return Ok(TaskPayload::InputRequired { input_requests });
-            }
+        if let Some(form) = self.approval_form_of(record, request, &accepted).await? {
+            let (input_requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
+            return Ok(TaskPayload::InputRequired { input_requests });
         }
         let mut table = self.tasks.lock();
-        let step = table.by_id.get_mut(&record.id).and_then(|(_, call)| {
-            let CallStep::InputRequired(requests) = call.next().now_or_never()? else { return None };
-            let (requests, inexpressible) = to_result(requests);
-            call.decline(&inexpressible);
-            (!requests.is_empty()).then_some(requests)
-        });
-        Ok(step.map_or(TaskPayload::Working, |input_requests| TaskPayload::InputRequired { input_requests }))
+        let step = table.by_id.get_mut(&record.id).and_then(|(_, call)| call.next().now_or_never());
+        Ok(match step {
+            // It has ended since its record was read.
+            Some(CallStep::Ended(_)) => {
+                table.remove(&record.id);
+                TaskPayload::Working
+            }
+            Some(CallStep::InputRequired(requests)) => {
+                let (input_requests, inexpressible) = to_result(requests);
+                if let Some((_, call)) = table.by_id.get_mut(&record.id) {
+                    call.decline(&inexpressible);
+                }
+                match input_requests.is_empty() {
+                    true => TaskPayload::Working,
+                    false => TaskPayload::InputRequired { input_requests },
+                }
+            }
+            None => TaskPayload::Working,
+        })
     }
+}
+
+/// The approval that the call of a task waits for.
+fn awaited_approval(record: &CallRecord) -> Option<ApprovalId> {
+    record.approval.filter(|_| record.status == Status::AwaitingApproval)
 }
 
 fn parse_id(id: &str) -> Result<CallId, ErrorData> {
