@@ -15,7 +15,7 @@ pub(crate) use events::{Event, EventStream, StreamResponse};
 pub(crate) use in_process::InProcess;
 pub(crate) use remote::Remote;
 pub(crate) use request::{ApiResponse, Request};
-pub(crate) use transport::{NO_SERVER, Transport, connect};
+pub(crate) use transport::{NO_SERVER, Occupant, Transport, connect, probe};
 
 use crate::failure::Failure;
 

@@ -43,7 +43,7 @@ pub(crate) use self::{
     dry_run::{dry_run, find_obstacles},
     foreign_mcp::{
         ExistingVariables, ForeignConfig, LiteralSecrets, parse as parse_foreign_mcp, read as read_foreign_mcp,
-        referenced_variables,
+        referenced_variables, strip_json_comments,
     },
     hub::mcp_source,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_server, load_tool},

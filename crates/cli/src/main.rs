@@ -20,6 +20,7 @@ mod failure;
 mod global;
 mod line_editor;
 mod local_hub;
+mod mcp_stdio;
 mod output;
 mod serve;
 mod session;
@@ -77,7 +78,7 @@ enum Command {
     /// List and inspect tools, and change their status
     #[command(subcommand, visible_alias = "tool")]
     Tools(tools::ToolsCommand),
-    /// List and inspect MCP servers, restart them, and approve changed tools
+    /// List and inspect MCP servers, approve changed tools, and serve MCP clients
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
     /// List and answer pending approvals
@@ -149,8 +150,10 @@ async fn async_main() -> ExitCode {
     let printer = cli.global.printer();
     let session = Session::new(cli.global, printer.clone());
     // An interrupted command is dropped, which cancels what it waited for; what it opened is still closed below.
-    let handles_signals =
-        matches!(cli.command, Command::Serve(_) | Command::Demo(_) | Command::Chat(_) | Command::StubLlm(_));
+    let handles_signals = match &cli.command {
+        Command::Mcp(mcp) => mcp.handles_signals(),
+        other => matches!(other, Command::Serve(_) | Command::Demo(_) | Command::Chat(_) | Command::StubLlm(_)),
+    };
     let result = tokio::select! {
         result = run(&session, cli.command) => result,
         Ok(()) = tokio::signal::ctrl_c(), if !handles_signals => {

@@ -1,4 +1,4 @@
-//! The server commands `serve` and `demo`, and the in-process hub for commands that find no server.
+//! The server commands `serve` and `demo`, a server beside another task, and the in-process hub for commands that find no server.
 //!
 //! In: the config. Out: a hub, its router, and a server that runs until a stop signal. `daemon` is the hub with everything around
 //! it; `logs` writes log lines to stderr; `signals` and `watch` are how an operator stops or reloads a running server.
@@ -8,6 +8,7 @@ mod api_definitions;
 mod api_requests;
 mod api_servers;
 mod api_tools;
+mod background;
 mod banner;
 mod daemon;
 mod logs;
@@ -35,8 +36,10 @@ use crate::{
     config::LoadOptions, demo as tour, exit::Exit, failure::Failure, global::GlobalFlags, local_hub::LocalHub,
     output::Printer, temp_folder::TempFolder,
 };
+pub(crate) use background::{BackgroundServer, StartError};
 pub(crate) use daemon::wait_for_first_connections;
 use daemon::{Daemon, Purpose};
+pub(crate) use logs::init as init_logs;
 pub(crate) use signals::ShutdownSignals;
 use upstream::Upstream;
 

@@ -49,11 +49,11 @@ impl Remote {
         Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token: token.map(Secret::literal), explicit })
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    pub(super) async fn send(&self, request: Request) -> Result<ApiResponse, Failure> {
+    pub(crate) async fn send(&self, request: Request) -> Result<ApiResponse, Failure> {
         self.read_body(self.dispatch(request).await?).await
     }
 

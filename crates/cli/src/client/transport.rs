@@ -80,15 +80,45 @@ fn no_server() -> Failure {
 /// The running server of this config, if there is one.
 async fn find_running_server(local: &LocalHub, token: Option<String>) -> Result<Option<Remote>, Failure> {
     let remote = Remote::new(&local.url(), token, false)?;
-    let Ok(Ok(response)) = tokio::time::timeout(PROBE_TIMEOUT, remote.send(Request::get(["info"]))).await else {
-        return Ok(None);
-    };
-    match response.status {
-        200 if response.json().is_ok_and(|info| serves_config(&info, local)) => Ok(Some(remote)),
-        // This config requires keys, and a server at its address asks for one: that is its server.
-        401 | 403 if local.requires_keys() => Err(response.failure()),
-        _ => Ok(None),
+    match probe(&remote, local).await? {
+        Occupant::Server => Ok(Some(remote)),
+        Occupant::Other(_) | Occupant::Unknown(_) => Ok(None),
     }
+}
+
+/// What answers at the address of a config.
+#[derive(Debug)]
+pub(crate) enum Occupant {
+    /// Its server.
+    Server,
+    /// Another server; the text says which.
+    Other(String),
+    /// Nothing, or nothing that speaks the API; the text says why.
+    Unknown(String),
+}
+
+/// Asks what answers at the address of a config.
+///
+/// # Errors
+/// When it is the server of this config, and refuses the key.
+pub(crate) async fn probe(remote: &Remote, local: &LocalHub) -> Result<Occupant, Failure> {
+    let response = match tokio::time::timeout(PROBE_TIMEOUT, remote.send(Request::get(["info"]))).await {
+        Err(_) => return Ok(Occupant::Unknown(format!("no response within {PROBE_TIMEOUT:?}"))),
+        Ok(Err(failure)) => return Ok(Occupant::Unknown(failure.message.clone())),
+        Ok(Ok(response)) => response,
+    };
+    let info = response.json().unwrap_or_default();
+    Ok(match response.status {
+        200 if serves_config(&info, local) => Occupant::Server,
+        // This config requires keys, and a server at its address asks for one: that is its server.
+        401 | 403 if local.requires_keys() => return Err(response.failure()),
+        200 => Occupant::Other(match info["configFile"].as_str() {
+            Some(file) => format!("the Toolhub server of {file}"),
+            None => "the Toolhub server of another config".into(),
+        }),
+        401 | 403 => Occupant::Other("a server that requires a key, which this config does not".into()),
+        status => Occupant::Other(format!("a program that is not a Toolhub server (HTTP status {status})")),
+    })
 }
 
 fn serves_config(info: &Value, local: &LocalHub) -> bool {

@@ -1,7 +1,8 @@
-//! `mcp`: adds, lists, inspects, restarts and removes MCP servers, and approves changed definitions of their tools.
+//! `mcp`: adds, lists, inspects, restarts and removes MCP servers, approves changed definitions of their tools, and serves MCP clients.
 
 mod add;
 mod definition_diff;
+mod export;
 mod import;
 mod remove;
 mod view;
@@ -15,7 +16,7 @@ use super::{
     confirmation::confirm,
     paging::{self, Paging},
 };
-use crate::{client::Request, exit::Exit, failure::Failure, output::strip_hidden, session::Session};
+use crate::{client::Request, exit::Exit, failure::Failure, mcp_stdio, output::strip_hidden, session::Session};
 
 /// Add, list, inspect, restart and remove MCP servers, and approve changed tools.
 #[derive(Debug, Subcommand)]
@@ -41,6 +42,25 @@ pub(crate) enum McpCommand {
     Approve(Approve),
     /// Add the MCP servers in the config of Claude, Cursor, VS Code, Gemini or Codex
     Import(import::Import),
+    /// Print or write the config with which an MCP client uses this hub
+    Export(export::ClientExport),
+    /// Serve an MCP client on stdin and stdout
+    Serve(ServeFlags),
+}
+
+impl McpCommand {
+    /// Whether the command handles signals itself.
+    pub(crate) fn handles_signals(&self) -> bool {
+        matches!(self, Self::Serve(_))
+    }
+}
+
+/// Serve an MCP client.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeFlags {
+    /// Messages on stdin and stdout; over HTTP, `toolhub serve` serves MCP clients at /mcp
+    #[arg(long, required = true)]
+    stdio: bool,
 }
 
 /// An MCP server.
@@ -112,6 +132,8 @@ pub(crate) async fn run(session: &Session, command: McpCommand) -> Result<Exit, 
         }
         McpCommand::Diff(ServerName { name }) => diff(session, &name).await,
         McpCommand::Approve(args) => approve(session, &args).await,
+        McpCommand::Export(args) => export::run(session, &args),
+        McpCommand::Serve(_) => mcp_stdio::run(&session.global).await,
     }
 }
 

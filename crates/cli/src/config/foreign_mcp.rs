@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use foreign_servers::FoundServer;
+pub(crate) use jsonc::to_json as strip_json_comments;
 use secret_text::{SecretPart, find_in_argument, is_secret};
 use variable_names::VariableNames;
 pub(crate) use variable_names::{ExistingVariables, referenced_variables};

@@ -25,7 +25,7 @@ use crate::config::{LogFormat, LogLevel, Telemetry};
 const MASK: &str = "••••";
 
 /// Installs the subscriber. Further calls have no effect.
-pub(super) fn init(telemetry: &Telemetry) {
+pub(crate) fn init(telemetry: &Telemetry) {
     let json = match telemetry.format {
         LogFormat::Json => true,
         LogFormat::Pretty => false,

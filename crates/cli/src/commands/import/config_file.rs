@@ -135,7 +135,7 @@ pub(crate) async fn remove_mcp_server(options: &LoadOptions, name: &str) -> Resu
 }
 
 /// A TOML text without the sections at and below a path. Comments directly above the next section stay.
-fn without_sections(text: &str, path: &[&str]) -> String {
+pub(crate) fn without_sections(text: &str, path: &[&str]) -> String {
     let is_inside = |header: &str| {
         let Ok(table) = header.parse::<toml::Table>() else { return false };
         let mut keys = path.iter();
@@ -219,7 +219,7 @@ fn io_failure(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Replaces a file atomically, because it is the user's own and the disk may be full. Keeps symlinks and permissions.
-fn atomic_replace(file: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn atomic_replace(file: &Path, text: &str) -> io::Result<()> {
     let file = file.canonicalize()?;
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");

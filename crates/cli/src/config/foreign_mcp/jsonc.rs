@@ -2,7 +2,7 @@
 //!
 //! In: such a text. Out: plain JSON, with spaces in the place of what is left out, so that lines and columns of errors stay right.
 
-pub(super) fn to_json(text: &str) -> String {
+pub(crate) fn to_json(text: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut json = String::with_capacity(text.len());
     // The place of a comma after which only spaces and comments have come.
