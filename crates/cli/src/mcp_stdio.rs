@@ -14,6 +14,8 @@ mod legacy_session;
 mod lines;
 mod message;
 mod modern_headers;
+mod notices;
+mod recovery;
 mod session_stream;
 
 use std::{sync::Arc, time::Duration};

@@ -5,17 +5,14 @@
 //! other one is answered with an error.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use toolhub_net::{HeaderMap, Method, Response, header::HeaderValue};
+use toolhub_net::{Bytes, HeaderMap, Method, Response, header::HeaderValue};
 
 use super::{
     endpoint::{Endpoint, Unanswered},
@@ -35,7 +32,7 @@ const MAX_RUNNING: usize = 256;
 /// Notifications and answers that wait to be sent.
 const MAX_NOTICES: usize = 256;
 /// How often a message is sent.
-const MAX_ATTEMPTS: u32 = 5;
+pub(super) const MAX_ATTEMPTS: u32 = 5;
 /// How long a server that is stopping gets before a message is sent again.
 const STOPPING_DELAY: Duration = Duration::from_millis(100);
 /// How long ending the session may take.
@@ -49,18 +46,19 @@ pub(super) struct Bridge {
     pub(super) endpoint: Endpoint,
     pub(super) output: Output,
     /// The thread of all calls.
-    thread: Option<String>,
+    pub(super) thread: Option<String>,
     pub(super) session: LegacySession,
     /// The version of the last message of the modern era.
     modern_version: Mutex<Option<String>>,
-    param_headers: ParamHeaders,
+    pub(super) param_headers: ParamHeaders,
     in_flight: InFlight,
     running: Semaphore,
     /// `None` is the last one.
     notices: mpsc::Sender<Option<Message>>,
-    has_stream: AtomicBool,
+    /// Whether the stream of the session is held.
+    pub(super) has_stream: AtomicBool,
     tasks: TaskTracker,
-    stopping: CancellationToken,
+    pub(super) stopping: CancellationToken,
 }
 
 impl Bridge {
@@ -117,7 +115,7 @@ impl Bridge {
         if self.session.is_open() {
             let mut headers = HeaderMap::new();
             self.session.add_headers(&mut headers);
-            let ended = self.endpoint.send(Method::DELETE, Default::default(), headers);
+            let ended = self.endpoint.send(Method::DELETE, Bytes::new(), headers);
             let _ = tokio::time::timeout(END_TIMEOUT, ended).await;
         }
     }
@@ -310,90 +308,6 @@ impl Bridge {
 
     pub(super) async fn post(&self, message: &Message) -> Result<Response, Unanswered> {
         self.endpoint.send(Method::POST, message.text.clone(), self.headers(message)).await
-    }
-
-    /// Opens the session again, unless another task did since `generation`.
-    ///
-    /// # Errors
-    /// When the server refuses or is gone.
-    pub(super) async fn renew_session(&self, generation: u64) -> Result<(), Failure> {
-        let _renewal = self.session.renewal.lock().await;
-        let Some(initialize) = self.session.initialize().filter(|_| self.session.generation() == generation) else {
-            return Ok(());
-        };
-        let failed = |reason: String| Failure::new("unreachable", format!("cannot open the session again: {reason}"));
-        let sent = self.endpoint.send(Method::POST, initialize.clone(), HeaderMap::new()).await;
-        let response = sent.map_err(|unanswered| failed(unanswered.reason))?;
-        let (status, headers) = (response.status, response.headers.clone());
-        let text = read_text(response).await.map_err(failed)?;
-        if !status.is_success() {
-            return Err(failed(Refusal::read(status, &text).error["message"].to_string()));
-        }
-        self.session.opened(&initialize, &headers, &text);
-        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        if let Ok(initialized) = Message::parse(initialized.into()) {
-            let _ = self.post(&initialized).await;
-        }
-        Ok(())
-    }
-
-    /// Reads the list of tools, for the headers of a call.
-    async fn learn_tools(&self, call: &Message) {
-        let call: Value = serde_json::from_slice(&call.text).unwrap_or_default();
-        let mut meta = call["params"]["_meta"].clone();
-        if let Some(meta) = meta.as_object_mut() {
-            meta.retain(|name, _| name.starts_with("io.modelcontextprotocol/"));
-        }
-        let list = json!({"jsonrpc": "2.0", "id": "toolhub-list", "method": "tools/list", "params": {"_meta": meta}});
-        let Ok(list) = Message::parse(list.to_string().into()) else { return };
-        if let Ok(response) = self.post(&list).await
-            && let Ok(text) = read_text(response).await
-        {
-            self.param_headers.learn(&text);
-        }
-    }
-
-    /// Sends notifications and answers, one after the other.
-    async fn send_notices(self: Arc<Self>, mut queue: mpsc::Receiver<Option<Message>>) {
-        while let Some(Some(message)) = queue.recv().await {
-            for _ in 0..MAX_ATTEMPTS {
-                let (epoch, generation) = (self.hub.epoch(), self.session.generation());
-                let is_sent = match self.post(&message).await {
-                    Err(_) => self.hub.reconnect(epoch).await.is_err(),
-                    Ok(response) if response.status == 404 && self.session.is_open() => {
-                        self.recover_from_not_found(response, generation).await.is_err()
-                    }
-                    Ok(response) => {
-                        drop(read_text(response).await);
-                        true
-                    }
-                };
-                if is_sent {
-                    break;
-                }
-            }
-            let is_initialized = message.method() == "notifications/initialized";
-            if is_initialized && self.session.is_open() && !self.has_stream.swap(true, Ordering::AcqRel) {
-                let stream = self.clone().hold_stream();
-                // Not one of `tasks`: it ends only with the bridge.
-                tokio::spawn(self.stopping.clone().run_until_cancelled_owned(stream));
-            }
-        }
-    }
-
-    /// Recreates the thread or the session that a server does not know.
-    ///
-    /// # Errors
-    /// When that is not possible.
-    pub(super) async fn recover_from_not_found(&self, response: Response, generation: u64) -> Result<(), Failure> {
-        let status = response.status;
-        let text = read_text(response).await.unwrap_or_default();
-        let refusal = Refusal::read(status, &text);
-        match (refusal.code.as_str(), &self.thread) {
-            ("session_not_found", _) => self.renew_session(generation).await,
-            ("thread_not_found", Some(thread)) => self.hub.create_thread(thread).await,
-            _ => Err(Failure::new(&refusal.code, refusal.error["message"].to_string())),
-        }
     }
 
     fn is_modern(&self, message: &Message) -> bool {

@@ -121,6 +121,9 @@ impl HubLink {
     /// # Errors
     /// When no server answers, and this process cannot become it.
     pub(super) async fn connect(&self) -> Result<(), Failure> {
+        if self.local.is_none() {
+            return self.remote.send(Request::livez()).await.map(|_| ());
+        }
         let mut own = self.own.lock().await;
         self.establish(&mut own, FIRST_CONNECT_TIMEOUT, CONNECTING.0).await
     }

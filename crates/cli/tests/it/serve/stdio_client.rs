@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 /// How long a message may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a test listens for a message that may not come.
+const SOON: Duration = Duration::from_secs(2);
+
 /// A port that is free now.
 pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
@@ -149,6 +152,18 @@ impl StdioClient {
             }
             self.other.push(message);
         }
+    }
+
+    /// Whether a notification arrives soon.
+    pub(super) fn hears(&mut self, method: &str) -> bool {
+        while let Ok(line) = self.lines.recv_timeout(SOON) {
+            let message: Value = serde_json::from_str(&line).expect("JSON");
+            if message["method"] == method {
+                return true;
+            }
+            self.other.push(message);
+        }
+        false
     }
 
     pub(super) fn signal(&self, name: &str) {
