@@ -18,7 +18,7 @@ mod notices;
 mod recovery;
 mod session_stream;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bridge::Bridge;
 use endpoint::Endpoint;
@@ -52,23 +52,33 @@ pub(crate) async fn run(global: &GlobalFlags) -> Result<Exit, Failure> {
     let closed = output.clone();
     let bridge = Bridge::new(hub.clone(), endpoint, output, global.thread.clone());
     let watching = tokio::spawn(hub.clone().watch());
-    let is_signalled = tokio::select! {
+    let mut is_signalled = tokio::select! {
         () = bridge.serve(&mut input) => false,
         () = closed.closed() => false,
         () = signals.next() => true,
     };
     watching.abort();
-    let finish = async {
-        if !is_signalled {
-            let _ = tokio::time::timeout(FINISH_TIMEOUT, bridge.finish()).await;
-        }
+    if !is_signalled {
+        is_signalled = tokio::select! {
+            _ = tokio::time::timeout(FINISH_TIMEOUT, bridge.finish()) => false,
+            () = signals.next() => true,
+        };
+    }
+    let mut stopping = pin!(async {
         bridge.close().await;
         drop((bridge, closed));
         hub.stop().await;
         written.wait().await;
-    };
+    });
+    if !is_signalled {
+        // Clients close stdin first and send a signal a moment later: only a second one is impatience.
+        tokio::select! {
+            () = &mut stopping => return Ok(Exit::Success),
+            () = signals.next() => {}
+        }
+    }
     tokio::select! {
-        () = finish => Ok(Exit::Success),
+        () = stopping => Ok(Exit::Success),
         () = signals.next() => Ok(Exit::Interrupted),
     }
 }

@@ -90,7 +90,7 @@ impl Endpoint {
             match lease.send(request.clone(), Duration::MAX).await {
                 Ok(response) => return Ok(response),
                 Err(failed) if failed.may_resend(request.method()) => {
-                    lease = self.pool.dial().await.map_err(refused)?
+                    lease = self.pool.dial().await.map_err(refused)?;
                 }
                 Err(failed) => return Err(Unanswered { is_unsent: failed.unsent, reason: failed.error.to_string() }),
             }

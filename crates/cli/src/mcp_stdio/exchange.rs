@@ -6,7 +6,10 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
-use toolhub_net::{Response, SseDecoder, StatusCode, header::CONTENT_TYPE};
+use toolhub_net::{
+    Response, SseDecoder, StatusCode,
+    header::{CONTENT_TYPE, HeaderValue},
+};
 
 use super::errors::INTERNAL_ERROR;
 
@@ -48,7 +51,7 @@ impl Refusal {
 
 /// Whether a response is an event stream.
 pub(super) fn is_event_stream(response: &Response) -> bool {
-    let media = response.headers.get(CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
+    let media = response.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     response.status.is_success() && media.starts_with(b"text/event-stream")
 }
 

@@ -44,7 +44,7 @@ pub(super) fn change(file: &Path, edit: impl FnOnce(&str) -> Result<String, Stri
 
 /// Copies a file beside itself.
 fn copy(file: &Path) -> io::Result<PathBuf> {
-    let time: String = SystemClock.now().to_string().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    let time: String = SystemClock.now().to_string().chars().filter(char::is_ascii_alphanumeric).collect();
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".bak-{time}"));
     let backup = file.with_file_name(name);
