@@ -8,12 +8,15 @@
 pub fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
-        // Soft hyphen, zero-width space, word joiner and other invisible operators, byte order mark.
-        '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => true,
+        // Soft hyphen, grapheme joiner, zero-width space, word joiner and other invisible operators, byte order mark.
+        '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => true,
+        // Letters without a shape, and annotations of text and of music.
+        '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' => true,
+        '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' => true,
         // Direction of text.
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => true,
-        // Tags and variation selectors, which can spell a whole text.
-        '\u{e0000}'..='\u{e01ef}' => true,
+        // Tags and variation selectors, which can spell a whole text. Emoji need the last two of the first selectors.
+        '\u{fe00}'..='\u{fe0d}' | '\u{e0000}'..='\u{e01ef}' => true,
         c => c.is_control(),
     }
 }
@@ -22,7 +25,8 @@ pub fn is_hidden(c: char) -> bool {
 /// show as themselves.
 #[must_use]
 pub fn needs_escape(c: char) -> bool {
-    is_hidden(c) || matches!(c, '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{2028}' | '\u{2029}')
+    is_hidden(c)
+        || matches!(c, '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{2028}' | '\u{2029}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
 /// The text on one line, with an escape such as `\u{202e}` for each character that people do not see as itself.
@@ -57,6 +61,10 @@ mod tests {
             ("txt.\u{202e}exe\u{2066}\u{200f}", "txt.exe"),
             (&format!("read{tags}\u{e0100}\u{e0fff}"), "read\u{e0fff}"),
             ("pass\u{200b}word\u{feff}\u{ad}", "password"),
+            (
+                "a\u{fe00}\u{fe0d}b\u{34f}\u{115f}\u{1160}\u{3164}c\u{ffa0}\u{2800}\u{fff9}\u{fffb}\u{1d173}\u{1d17a}",
+                "abc",
+            ),
             ("天气 👩\u{200d}🚀 می\u{200c}خواهم ❤\u{fe0f}", "天气 👩\u{200d}🚀 می\u{200c}خواهم ❤\u{fe0f}"),
         ] {
             assert_eq!(strip_hidden(text), visible);
@@ -66,5 +74,6 @@ mod tests {
     #[test]
     fn hidden_characters_show_as_escapes() {
         assert_eq!(escape_hidden("a\nb\t\x1b[31m\u{202e}\u{e0041} ü"), r"a\nb\u{9}\u{1b}[31m\u{202e}\u{e0041} ü");
+        assert_eq!(escape_hidden("a\u{fe0f}\u{fe00}\u{3164}"), r"a\u{fe0f}\u{fe00}\u{3164}");
     }
 }
