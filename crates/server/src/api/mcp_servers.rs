@@ -12,7 +12,7 @@ use axum::{
     response::IntoResponse,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use toolhub_core::{
     DefinitionApproval, DefinitionApprovalError, DefinitionChange, ErrorKind, SourceConnection, SourceInfo,
     SourceStatus, SourceToolState, ToolSource, suggest,
@@ -200,12 +200,19 @@ async fn changes(
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "McpApproval")]
 struct ApproveBody {
-    /// The tools, by their names at the server. Default: all that wait.
-    #[serde(default)]
-    tools: Vec<String>,
+    /// The tools, by their names at the server. Without this and `digests`, all that wait.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Vec<String>")]
+    tools: Option<Vec<String>>,
     /// Tools with the digests of their definitions, as `changes` shows them: a definition that has changed again is not approved.
-    #[serde(default)]
-    digests: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "BTreeMap<String, String>")]
+    digests: Option<BTreeMap<String, String>>,
+}
+
+/// A member that is there is not null.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
 }
 
 /// What was approved.
@@ -221,7 +228,13 @@ async fn approve(
     Params(ServerPath { name }): Params<ServerPath>,
     MaybeBody(body): MaybeBody<ApproveBody>,
 ) -> ApiResult<Json<Approved>> {
-    let ApproveBody { tools, mut digests } = body.unwrap_or_default();
+    let ApproveBody { tools, digests } = body.unwrap_or_default();
+    let names_tools = tools.is_some() || digests.is_some();
+    let (tools, mut digests) = (tools.unwrap_or_default(), digests.unwrap_or_default());
+    if names_tools && tools.is_empty() && digests.is_empty() {
+        return Err(Problem::new(Code::INVALID_REQUEST, "`tools` and `digests` name no tool")
+            .hint("name tools, or leave both out to approve all that wait"));
+    }
     let approval = |name: String, digest| DefinitionApproval { name, digest };
     let mut approvals: Vec<_> = tools
         .into_iter()

@@ -146,6 +146,9 @@ async fn changed_definitions_are_shown_and_approved_by_name_or_all() {
     let unknown = fixture.post(path, json!({"tools": ["wrte"]})).await.expect_problem(404, "tool_not_found");
     assert_eq!(unknown["suggestions"], json!(["write"]));
     fixture.post(path, json!({"tool": "write"})).await.expect_problem(422, "invalid_request");
+    for empty in [json!({"tools": []}), json!({"digests": {}}), json!({"tools": null})] {
+        fixture.post(path, empty).await.expect_status(422);
+    }
     // What has changed again since it was shown is not approved.
     let stale = json!({"tools": ["link"], "digests": {"link": "d2", "write": "d0"}});
     let changed = fixture.post(path, stale).await.expect_problem(409, "conflict");
