@@ -25,7 +25,7 @@ pub(super) fn render_changes(changes: &[Value], printer: &Printer) -> String {
     let mut page = Page { lines: Vec::new(), cells: printer.width.map(|width| width.saturating_sub(4).max(10)) };
     for change in changes {
         let kind = if change["isNew"] == true { "new" } else { "changed" };
-        page.lines.push(format!("{}  {kind}", escape_hidden(&pointer_text(change, "/name"))));
+        page.add_heading("", &pointer_text(change, "/name"), &format!("  {kind}"));
         for difference in change["differences"].as_array().into_iter().flatten() {
             page.add_difference(&pointer_text(difference, "/path"), difference.get("before"), difference.get("after"));
         }
@@ -52,7 +52,7 @@ impl Page {
             (_, None) => "removed",
             _ => "changed",
         };
-        self.lines.push(format!("  {} {kind}", escape_hidden(path)));
+        self.add_heading("  ", path, &format!(" {kind}"));
         let is_text = [old, new].into_iter().flatten().all(Value::is_string);
         let show = |value: Option<&Value>| match value {
             Some(Value::String(text)) if is_text => text.clone(),
@@ -74,6 +74,15 @@ impl Page {
                     new.iter().for_each(|line| self.add('+', ADDED, line));
                 }
             }
+        }
+    }
+
+    /// Adds a name that the server chose and the kind of its change, wrapped so that no line on the terminal looks like a marker.
+    fn add_heading(&mut self, indent: &str, name: &str, kind: &str) {
+        let text = format!("{}{kind}", escape_hidden(name));
+        for (index, line) in wrap(&text, self.cells.unwrap_or(usize::MAX)).into_iter().enumerate() {
+            let more = if index > 0 { "… " } else { "" };
+            self.lines.push(format!("{indent}{more}{line}"));
         }
     }
 
@@ -277,5 +286,12 @@ mod tests {
         let padded = format!("a{}- b", " ".repeat(15));
         let expected = ["  - a", "  + a         ", "  +       - b"];
         assert_eq!(shown(Some("a".into()), Some(padded.into()), Some(14)), expected);
+        // Nor does a name or a path.
+        let difference = json!({"path": format!("a{}- b", " ".repeat(13)), "after": 1});
+        let change = json!({"name": format!("echo{}+ c", " ".repeat(10)), "isNew": true, "differences": [difference]});
+        let text = render_changes(&[change], &Printer { width: Some(14), ..Printer::default() });
+        let text = anstream::adapter::strip_str(&text).to_string();
+        let expected = ["echo      ", "…     + c  n", "… ew", "  a         ", "  …     - b ad", "  … ded", "  + 1"];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 }
