@@ -48,8 +48,14 @@ fn read_file(name: &str, node: &Node, cwd: &FilePath, imported: &mut Imported) -
     let path = base.join(name.strip_prefix("./").unwrap_or(name));
     let text = fs::read_to_string(&path)
         .map_err(|error| (format!("cannot read {name}: {error}"), "write the path of a file, relative to this one"))?;
-    let document =
+    let mut document =
         foreign_mcp::parse(name, &text).map_err(|error| (format!("cannot use {name}: {error}"), "correct it"))?;
+    // Opening another project in Claude Code must not add servers here, or change the names of others.
+    let projects = document.as_object_mut().and_then(|document| document.remove("projects"));
+    if projects.is_some_and(|projects| has_servers(&projects)) {
+        let text = "servers of projects are not read; `toolhub mcp import` copies them to the config";
+        imported.warnings.push(format!("{name}: {text}"));
+    }
     let ForeignConfig { sections, notes, .. } =
         foreign_mcp::read(&document, LiteralSecrets::Keep, &ExistingVariables::default()).map_err(|error| {
             (
@@ -64,6 +70,12 @@ fn read_file(name: &str, node: &Node, cwd: &FilePath, imported: &mut Imported) -
     imported.problems.extend(problems);
     imported.trees.push(tree);
     Ok(())
+}
+
+fn has_servers(projects: &serde_json::Value) -> bool {
+    let servers =
+        projects.as_object().into_iter().flatten().filter_map(|(_, settings)| settings["mcpServers"].as_object());
+    servers.into_iter().any(|servers| !servers.is_empty())
 }
 
 /// Adds the servers of a file to the config. A name that is taken is a problem at both places.

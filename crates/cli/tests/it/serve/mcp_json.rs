@@ -66,3 +66,19 @@ fn mistakes_in_imported_servers_are_told_with_their_places() {
     }
     assert!(!checked.contains(SECRET), "{checked}");
 }
+
+#[test]
+fn servers_of_projects_are_not_read_with_the_config() {
+    let folder = folder(&["echo"]);
+    let of_project = json!({"command": "cat"});
+    let document = json!({
+        "mcpServers": {"t": {"command": "cat"}},
+        "projects": {"/a": {"mcpServers": {"t": of_project, "u": of_project}}, "/b": {}},
+    });
+    folder.write("claude.json", &document.to_string());
+    folder.write("toolhub.toml", "[imports]\nmcp_json = [\"claude.json\"]\n");
+    let checked = run(&folder, &["config", "check"]);
+    let said = format!("{}{}", checked.out, checked.err);
+    assert!(checked.code == 0 && said.contains("1 MCP server,"), "{said}");
+    assert!(said.contains("claude.json: servers of projects are not read; `toolhub mcp import`"), "{said}");
+}
