@@ -18,6 +18,7 @@ mod lists;
 mod log_ring;
 mod operation_meters;
 mod pins;
+mod probe;
 mod readers;
 mod registration;
 mod reply;

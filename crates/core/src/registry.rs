@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use smol_str::SmolStr;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use builder::BuildContext;
 pub use builder::ToolBuilder;
@@ -152,66 +153,79 @@ impl Registry {
         removed
     }
 
-    /// Declares a source and the names it may add: other tools may depend on these before they exist. Removes tools of other sources
-    /// that have such a name. Returns the snapshots before and after.
-    pub(crate) fn add_source(
+    /// Removes sources with their tools and declares others with the names they may add, so that no name is free in between: other
+    /// tools may depend on these before they exist. Removes tools of other sources that have such a name. `on_apply` runs under the
+    /// same lock. Returns the snapshots before and after.
+    pub(crate) fn replace_sources(
         &self,
-        source: &SmolStr,
-        names: Vec<Glob>,
+        removed: &[SmolStr],
+        added: impl IntoIterator<Item = (SmolStr, Vec<Glob>)>,
+        on_apply: impl FnOnce(),
     ) -> Result<(Arc<Tools>, Arc<Tools>), DuplicateSource> {
         let mut settings = self.lock_settings();
-        settings.sources.add(source, names)?;
-        Ok(self.remove_misplaced(&settings))
+        let mut sources = settings.sources.clone();
+        removed.iter().for_each(|source| sources.remove(source));
+        for (source, names) in added {
+            sources.add(&source, names)?;
+        }
+        settings.sources = sources;
+        on_apply();
+        let before = self.snapshot();
+        let of_removed = removed.iter().flat_map(|source| before.names_of_source(source)).collect();
+        Ok(self.remove_obsolete(before, of_removed, &settings))
     }
 
     /// Replaces the names that a source may add; its tools stay. Removes tools of other sources that have such a name.
     pub(crate) fn rename_source_tools(&self, source: &SmolStr, names: Vec<Glob>) -> (Arc<Tools>, Arc<Tools>) {
         let mut settings = self.lock_settings();
         settings.sources.replace(source, names);
-        self.remove_misplaced(&settings)
+        self.remove_obsolete(self.snapshot(), Vec::new(), &settings)
     }
 
-    /// Removes the tools of sources whose names belong to another source by now. Returns the snapshots before and after.
-    fn remove_misplaced(&self, settings: &RegistrySettings) -> (Arc<Tools>, Arc<Tools>) {
-        let before = self.snapshot();
-        let misplaced = settings.sources.misplaced(&before);
-        if misplaced.is_empty() {
+    /// Removes tools, and those of sources whose names belong to another source by now. Returns the snapshots before and after.
+    fn remove_obsolete(
+        &self,
+        before: Arc<Tools>,
+        mut obsolete: Vec<ToolName>,
+        settings: &RegistrySettings,
+    ) -> (Arc<Tools>, Arc<Tools>) {
+        obsolete.extend(settings.sources.misplaced(&before));
+        if obsolete.is_empty() {
             return (before.clone(), before);
         }
-        let after = Arc::new(before.without_all(&misplaced));
+        let after = Arc::new(before.without_all(&obsolete));
         self.current.store(after.clone());
         (before, after)
     }
 
-    /// Removes a source with its tools.
-    pub(crate) fn remove_source(&self, source: &SmolStr) -> (Arc<Tools>, Arc<Tools>) {
-        let mut settings = self.lock_settings();
-        settings.sources.remove(source);
-        let before = self.snapshot();
-        let removed = before.names_of_source(source);
-        let after = Arc::new(before.without_all(&removed));
-        self.current.store(after.clone());
-        (before, after)
+    /// The other source that a name belongs to.
+    pub(crate) fn other_owner(&self, source: &SmolStr, name: &ToolName) -> Option<SmolStr> {
+        self.lock_settings().sources.other_owner(source, name).cloned()
     }
 
-    /// Replaces the tools of a source. Tools that cannot be registered are left out, and named in the result.
+    /// Replaces the tools of a source. Tools that cannot be registered are left out, and named in the result. `None` if the source is
+    /// to stop: another one may have its name by now.
     pub(crate) fn replace_source_tools(
         &self,
         source: &SmolStr,
         new: BuiltTools,
         states: &StateManager,
-    ) -> SourceReplacement {
+        stop: &CancellationToken,
+    ) -> Option<SourceReplacement> {
         let settings = self.lock_settings();
+        if stop.is_cancelled() {
+            return None;
+        }
         let replacement = source_tools::replace(&self.snapshot(), source, new, &settings);
         let (before, after) = (replacement.before.clone(), &replacement.after);
         match after.state_settings() {
             Ok(state_settings) => {
                 states.apply_settings(&state_settings);
                 self.current.store(after.clone());
-                replacement
+                Some(replacement)
             }
             // Checked before, so that this does not happen; nothing changes then.
-            Err(_) => SourceReplacement { after: before, ..replacement },
+            Err(_) => Some(SourceReplacement { after: before, ..replacement }),
         }
     }
 

@@ -4,10 +4,12 @@
 //! an unlisted tool of its source, so that rules, limits, status and journal hold. Who watches a resource hears that it has changed.
 
 mod merge;
+mod ownership;
 mod uri_template;
 mod watches;
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -19,6 +21,7 @@ use tokio::sync::watch;
 
 pub(crate) use watches::{ResourceKey, ResourceWatches};
 
+use crate::registry::Registry;
 use toolhub_types::{
     resource::{Prompt, Resource, ResourceTemplate},
     tool::ToolName,
@@ -163,9 +166,17 @@ impl HubLists {
         if let Some(source) = self.uri_sources.get(uri) {
             return Some(of(source));
         }
-        let template = self.template_sources.iter().find(|(template, _)| uri_template::matches(template, uri));
-        if let Some((_, source)) = template {
+        let fitting = self.template_sources.iter().filter(|(template, _)| {
+            uri_template::matches(template, uri) && ownership::is_of_hub(template) == ownership::is_of_hub(uri)
+        });
+        // The most specific one, by its fixed text; of equal ones the first.
+        if let Some((_, source)) =
+            fitting.max_by_key(|(template, _)| (uri_template::literal_length(template), Reverse(*template)))
+        {
             return Some(of(source));
+        }
+        if ownership::is_of_hub(uri) {
+            return None;
         }
         let mut with_resources = self.sources.iter().filter(|(_, lists)| lists.readers.resource.is_some());
         match (with_resources.next(), with_resources.next()) {
@@ -211,18 +222,44 @@ impl SourceListTable {
         HubListsWatch(self.revisions.subscribe())
     }
 
-    /// Replaces the lists of a source; without new ones, removes them.
-    pub(crate) fn replace(&self, source: &SmolStr, lists: Option<SourceLists>) {
+    /// Replaces the lists of a source. Returns what is left out, and why.
+    pub(crate) fn replace(&self, source: &SmolStr, mut lists: SourceLists, registry: &Registry) -> Vec<String> {
+        // Under the lock, so that names that are declared meanwhile are noticed here or in `remove_misplaced`.
         let mut by_source = self.lock();
-        let before = by_source.get(source).map(|before| &**before);
-        if before == lists.as_ref() {
-            return;
+        let left_out = ownership::remove_foreign(source, &mut lists, registry);
+        if by_source.get(source).is_none_or(|before| **before != lists) {
+            by_source.insert(source.clone(), Arc::new(lists));
+            self.publish(&by_source);
         }
-        match lists {
-            Some(lists) => drop(by_source.insert(source.clone(), Arc::new(lists))),
-            None => drop(by_source.remove(source)),
+        left_out
+    }
+
+    /// Removes the lists of a source.
+    pub(crate) fn remove(&self, source: &SmolStr) {
+        let mut by_source = self.lock();
+        if by_source.remove(source).is_some() {
+            self.publish(&by_source);
         }
-        let merged = merge::merge(&by_source, &self.merged.load());
+    }
+
+    /// Removes what belongs to another source by now.
+    pub(crate) fn remove_misplaced(&self, registry: &Registry) {
+        let mut by_source = self.lock();
+        let mut is_changed = false;
+        for (source, lists) in by_source.iter_mut() {
+            let mut own = SourceLists::clone(lists);
+            if !ownership::remove_foreign(source, &mut own, registry).is_empty() {
+                *lists = Arc::new(own);
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            self.publish(&by_source);
+        }
+    }
+
+    fn publish(&self, by_source: &BTreeMap<SmolStr, Arc<SourceLists>>) {
+        let merged = merge::merge(by_source, &self.merged.load());
         let revisions = merged.revisions;
         self.merged.store(Arc::new(merged));
         // Still under the lock, so that the revisions never go back.

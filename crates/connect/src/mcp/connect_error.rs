@@ -67,6 +67,14 @@ impl ConnectError {
         }
     }
 
+    /// The last line that the program wrote to stderr. Only for administrators.
+    pub(crate) fn stderr_line(&self) -> Option<&str> {
+        match self {
+            Self::Ended(end) => end.stderr_line(),
+            _ => None,
+        }
+    }
+
     /// Whether the server refused the credentials, or their absence.
     pub(crate) fn needs_credentials(&self) -> bool {
         matches!(self, Self::Ended(end) if matches!(end.cause, EndCause::Unauthorized(_)))

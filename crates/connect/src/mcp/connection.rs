@@ -177,6 +177,8 @@ pub(crate) struct Connection {
     lifecycle: Arc<Lifecycle>,
     secrets: Arc<ProgramSecrets>,
     facts: PeerFacts,
+    /// Held while a call that was given up makes the connection be checked.
+    pub(crate) checking: tokio::sync::Mutex<()>,
 }
 
 impl Connection {
@@ -207,7 +209,7 @@ impl Connection {
         let modern =
             (era == Era::Modern).then(|| (handshake::implementation(), handshake::capabilities(options.input)));
         let direct = Some(DirectRequests::new(started.sender, modern));
-        Ok(Self { running, direct, router, lifecycle, secrets, facts })
+        Ok(Self { running, direct, router, lifecycle, secrets, facts, checking: Default::default() })
     }
 
     async fn open_http(rest: &Rest, era: Era, options: &ConnectionOptions) -> Result<Self, ConnectError> {
@@ -220,7 +222,7 @@ impl Connection {
             Err(error) => return Err(handshake::http_error(error, era, &started.handle).await),
         };
         let facts = handshake::facts(&running, era, &secrets.all)?;
-        Ok(Self { running, direct: None, router, lifecycle, secrets, facts })
+        Ok(Self { running, direct: None, router, lifecycle, secrets, facts, checking: Default::default() })
     }
 
     /// What the server says about itself.

@@ -11,9 +11,8 @@ use std::{
     time::Duration,
 };
 
-use futures_util::TryFutureExt;
 use serde_json::Value;
-use tokio::{sync::watch, time::Instant};
+use tokio::{runtime::Handle, sync::watch, time::Instant};
 use toolhub_core::{CallContext, CancellationToken, InstanceGroup, SharedInstanceGuard, ToolError, ids::Tenant};
 
 use super::{
@@ -22,9 +21,9 @@ use super::{
     connection::{Connection, ConnectionOptions, Endpoint},
     era::Era,
     error,
-    list_kind::ListKind,
     log_ring::LogRing,
     operation_meters::OperationMeters,
+    probe::{self, LastProbe},
     server::McpServer,
     wire::RequestError,
 };
@@ -33,11 +32,6 @@ use super::{
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of tenants with a connection of their own.
 const MAX_TENANTS: usize = 200;
-/// How long the server may take to answer a probe, and again a list if it does not; how long the answer counts.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(9);
-const PROBE_VALIDITY: Duration = Duration::from_secs(1);
-/// The longest time without a probe that a busy server may ask for.
-const MAX_PROBE_DELAY: Duration = Duration::from_secs(60);
 /// How long a call waits for the next connection after a loss.
 const RECONNECT_WAIT: Duration = Duration::from_secs(2);
 /// How long a write may take that the server does not accept.
@@ -55,8 +49,8 @@ pub(super) struct Connections {
     pub(super) instances: Option<InstanceGroup>,
     /// The connections of threads.
     threads: Mutex<Vec<Weak<Connection>>>,
-    /// The result of the last probe, which serves all tools of the server, and until when it counts.
-    last_probe: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    /// The result of the last probe, which serves all tools of the server.
+    last_probe: tokio::sync::Mutex<LastProbe>,
 }
 
 /// The supervisor's connection, or why there is none.
@@ -152,27 +146,13 @@ impl Connections {
     /// Whether the server answers. Concurrent questions share one probe.
     pub(super) async fn is_healthy(&self) -> bool {
         let mut last = self.last_probe.lock().await;
-        if let Some((until, is_healthy)) = *last
-            && Instant::now() < until
-        {
+        if let Some(is_healthy) = last.current() {
             return is_healthy;
         }
-        let Some(connection) = self.current() else { return false };
-        let mut answer = probe(connection.probe()).await;
-        if answer == ProbeAnswer::Missing {
-            answer = probe(connection.list_page(ListKind::Tools, None).map_ok(drop)).await;
+        match self.current() {
+            Some(connection) => last.check(&connection).await,
+            None => false,
         }
-        // While calls run, the server may be busy with one of them.
-        if answer == ProbeAnswer::Missing && connection.calls_in_flight() == 0 {
-            connection.end_unresponsive();
-        }
-        let validity = match answer {
-            ProbeAnswer::Busy(Some(delay)) => delay.clamp(PROBE_VALIDITY, MAX_PROBE_DELAY),
-            _ => PROBE_VALIDITY,
-        };
-        let is_healthy = answer == ProbeAnswer::Healthy;
-        *last = Some((Instant::now() + validity, is_healthy));
-        is_healthy
     }
 
     /// The connection for a call. A call that is aborted while it connects has sent nothing.
@@ -206,7 +186,8 @@ impl Connections {
 
     async fn open_for_thread(&self) -> Result<Arc<Connection>, ToolError> {
         let era = self.own.borrow().era.ok_or_else(error::not_connected)?;
-        let new = Arc::new(self.open(era).await.map_err(|error| error::connect_error(&error))?);
+        // Other threads are not concerned.
+        let new = Arc::new(self.open(era).await.map_err(|error| error::connect_error(&error).of_thread())?);
         let mut threads = self.threads();
         threads.retain(|connection| connection.strong_count() > 0);
         threads.push(Arc::downgrade(&new));
@@ -313,14 +294,24 @@ enum ConnectionOwner {
 impl CallConnection {
     /// The error of a call that was sent on this connection.
     pub(super) fn request_error(&self, error: RequestError, read_only: bool) -> ToolError {
-        let is_lost = matches!(error, RequestError::Lost(_) | RequestError::NotSent(_));
-        let error = self.secrets().all.error(error::request_error(error, read_only));
+        self.own_error(self.secrets().all.error(error::request_error(error, read_only)))
+    }
+
+    /// An error of a call on this connection. One that is not the supervisor's says nothing about those of others: a thread whose calls
+    /// break its session again and again does not keep the tool from other threads.
+    pub(super) fn own_error(&self, error: ToolError) -> ToolError {
         match self.owner {
-            ConnectionOwner::Tenant if is_lost => error.uncounted(),
-            // A thread whose calls end its process again and again does not keep the tool from other threads.
-            ConnectionOwner::Thread if is_lost => error.of_thread(),
-            _ => error,
+            ConnectionOwner::Supervisor => error,
+            ConnectionOwner::Tenant => error.uncounted(),
+            ConnectionOwner::Thread => error.of_thread(),
         }
+    }
+
+    /// Notices whether a call has ended. One that was given up, as after a timeout, may mean that the server does not answer any more,
+    /// which the supervisor checks on its own connection only.
+    pub(super) fn watch_call(&self) -> CallWatch {
+        let connection = (self.owner != ConnectionOwner::Supervisor).then(|| self.connection.clone());
+        CallWatch { connection, runtime: Handle::current() }
     }
 
     /// Records in the connection state of the tool whether the session goes on after a call.
@@ -342,20 +333,24 @@ impl Deref for CallConnection {
     }
 }
 
-/// What a server says to a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProbeAnswer {
-    Healthy,
-    /// It lives, and wants to be asked later.
-    Busy(Option<Duration>),
-    Missing,
+/// A running call on a connection that the supervisor does not check. If it is dropped before its end, the connection is checked.
+pub(super) struct CallWatch {
+    connection: Option<Arc<Connection>>,
+    runtime: Handle,
 }
 
-/// Sends a probe. A refusal is an answer.
-async fn probe(request: impl Future<Output = Result<(), RequestError>>) -> ProbeAnswer {
-    match tokio::time::timeout(PROBE_TIMEOUT, request).await {
-        Ok(Ok(()) | Err(RequestError::Refused(_))) => ProbeAnswer::Healthy,
-        Ok(Err(error)) if error.is_busy() => ProbeAnswer::Busy(error::request_error(error, true).retry_after),
-        Ok(Err(_)) | Err(_) => ProbeAnswer::Missing,
+impl CallWatch {
+    /// The call has an answer, or an error.
+    pub(super) fn ended(mut self) {
+        self.connection = None;
+    }
+}
+
+impl Drop for CallWatch {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            // Bounded by the timeouts of the probes.
+            self.runtime.spawn(async move { probe::check_abandoned(&connection).await });
+        }
     }
 }

@@ -15,7 +15,7 @@ use toolhub_core::{
 use super::{
     connect_error::ConnectError,
     input::MISSING_CAPABILITY,
-    wire::{EndCause, HttpFailure, JsonRpcFailure, RequestError, Unsent},
+    wire::{EndCause, HttpFailure, JsonRpcFailure, RequestError, Unsent, is_busy},
 };
 use crate::{command::CommandError, rest::status_error::ErrorResponse};
 
@@ -65,7 +65,9 @@ pub(crate) fn http_error(failure: HttpFailure) -> ToolError {
         HttpFailure::Request { error, sent } => error.into_tool_error(sent),
         HttpFailure::Status(refused) => {
             let response = ErrorResponse { status: refused.status, headers: &refused.headers, body: &refused.body };
-            response.into_error(&refused.secrets, SystemClock.now(), Effect::None)
+            let error = response.into_error(&refused.secrets, SystemClock.now(), Effect::None);
+            // A server that says when to come back is not broken.
+            if is_busy(refused.status) && error.retry_after.is_some() { error.uncounted() } else { error }
         }
     }
 }

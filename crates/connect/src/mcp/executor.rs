@@ -88,7 +88,7 @@ impl McpExecutor {
         };
         let secrets = connection.secrets();
         let mut questions = Questions::new(context, &secrets.named);
-        let started = Instant::now();
+        let (started, watch) = (Instant::now(), connection.watch_call());
         let mut answer = pin!(connection.call(call));
         let text = loop {
             tokio::select! {
@@ -98,6 +98,7 @@ impl McpExecutor {
                 text = &mut answer => break text,
             }
         };
+        watch.ended();
         self.connections.meters.record_call(&self.target, started.elapsed());
         while let Some(update) = receiver.try_next() {
             self.forward(update, job, &mut questions);
@@ -120,9 +121,10 @@ impl McpExecutor {
         let expected =
             ExpectedResult { output: context.output_schema().cloned(), read_only, secrets: secrets.named.clone() };
         let result = match self.target.result_member() {
-            None => reply::read(text, expected).await?,
-            Some(member) => reply::read_plain(text, member, expected).await?,
+            None => reply::read(text, expected).await,
+            Some(member) => reply::read_plain(text, member, expected).await,
         };
+        let result = result.map_err(|error| connection.own_error(error))?;
         match result {
             CallResult::Complete { reply, mismatch } => {
                 if let Some(mismatch) = mismatch {

@@ -2,7 +2,10 @@
 //!
 //! In: a catalog. Out: registered tools, tools that wait for approval, and tools in quarantine, all in the status of the source.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use serde_json::json;
 use toolhub_core::{
@@ -13,7 +16,7 @@ use toolhub_core::{
 use super::{
     catalog::{Catalog, ListedTool},
     executor::McpExecutor,
-    pins::{PendingDefinition, ServerMemory, UNREADABLE_PIN},
+    pins::{PendingDefinition, Pins, ServerMemory, UNREADABLE_PIN},
     readers,
     server::SingleTools,
     source::McpSource,
@@ -64,9 +67,11 @@ pub(super) async fn apply_single_tools(
     let mut registered = source.registering.lock().await;
     let (Some(hub), Some(catalog)) = (handle.hub(), &mut registered.0) else { return Ok(()) };
     let new = source.single_tools();
-    catalog
-        .tools
-        .retain(|tool| !old.is_tool(&tool.name, &tool.original_name) || new.is_tool(&tool.name, &tool.original_name));
+    // With other hints of the owner, a tool is read from the next list.
+    catalog.tools.retain(|tool| match old.find(&tool.name, &tool.original_name) {
+        Some(old) => new.find(&tool.name, &tool.original_name).is_some_and(|new| new.has_hints_of(old)),
+        None => true,
+    });
     register_catalog(source, handle, &hub, catalog).await
 }
 
@@ -76,7 +81,7 @@ async fn register_catalog(
     hub: &ToolHub,
     catalog: &Catalog,
 ) -> Result<(), StoreError> {
-    let pending = find_pending(source, hub, catalog).await?;
+    let mut pending = find_pending(source, handle, hub, catalog).await?;
     let find_pending = |tool: &ListedTool| pending.iter().find(|pending| pending.name == tool.original_name);
     let builders = catalog.tools.iter().map(|tool| builder(source, tool, find_pending(tool)));
     let readers = readers::wanted(source);
@@ -96,6 +101,9 @@ async fn register_catalog(
         let tool_name = is_refused.is_none().then(|| tool.name.clone());
         tools.push(SourceTool { name: tool.original_name.clone(), tool_name, state, reason });
     }
+    // A refused tool is not shown to the person who approves: it belongs to another source.
+    let is_waiting = |tool: &SourceTool| tool.state == SourceToolState::PendingApproval;
+    pending.retain(|pending| tools.iter().any(|tool| is_waiting(tool) && tool.name == pending.name));
     tools.extend(catalog.quarantined.iter().map(|tool| SourceTool {
         name: tool.original_name.clone(),
         tool_name: None,
@@ -112,7 +120,7 @@ async fn register_catalog(
     let mut notes = notes(source, catalog);
     let readers = readers.registered(&refused, &mut notes);
     (status.tools, status.pending, status.notes, status.readers) = (tools, pending, notes, readers);
-    handle.replace_lists(status.lists.publish(status.readers.clone()));
+    status.publish_lists(handle);
     Ok(())
 }
 
@@ -130,9 +138,11 @@ fn notes(source: &McpSource, catalog: &Catalog) -> Vec<String> {
     catalog.notes.iter().cloned().chain(unused).chain(catalog.tools.iter().flat_map(of_tool)).collect()
 }
 
-/// The tools whose definition is not approved. The first list of a server is approved as a whole.
+/// The tools whose definition is not approved. The first list of a server is approved as a whole, apart from tools whose names belong
+/// to another source: these were not offered.
 async fn find_pending(
     source: &McpSource,
+    handle: &SourceHandle,
     hub: &ToolHub,
     catalog: &Catalog,
 ) -> Result<Vec<PendingDefinition>, StoreError> {
@@ -142,12 +152,19 @@ async fn find_pending(
     let memory = ServerMemory::new(hub.store(), &source.server.name);
     let remembered = memory.load(hub.now()).await?;
     let Some(pins) = remembered.pins else {
+        let own: BTreeSet<_> = catalog
+            .tools
+            .iter()
+            .filter(|tool| !handle.is_reserved(&tool.name))
+            .map(|tool| &*tool.original_name)
+            .collect();
         let definitions = catalog.definitions().into_iter();
-        let all = definitions.map(|(name, definition)| (name.to_owned(), definition.clone())).collect();
+        let (first, of_others): (Vec<_>, Vec<_>) = definitions.partition(|(name, _)| own.contains(name));
+        let first = first.into_iter().map(|(name, definition)| (name.to_owned(), definition.clone())).collect();
         // Also if the connection has ended by now: otherwise a server could change its definitions by exiting.
         let era = source.status().facts.as_ref().map(|facts| facts.era);
-        memory.save_first(era, all, hub.now()).await?;
-        return Ok(Vec::new());
+        memory.save_first(era, first, hub.now()).await?;
+        return Ok(Pins::default().pending(&source.server.name, of_others.into_iter()));
     };
     let compared = pins.pending(&source.server.name, catalog.definitions().into_iter());
     let single = source.single_tools();

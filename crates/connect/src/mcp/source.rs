@@ -52,6 +52,8 @@ pub(super) struct ServerStatus {
     pub(super) since: Timestamp,
     pub(super) last_error: Option<String>,
     pub(super) next_attempt: Option<Timestamp>,
+    /// The last line that its program wrote to stderr before the loss.
+    pub(super) last_stderr: Option<String>,
     pub(super) facts: Option<PeerFacts>,
     pub(super) tools: Vec<SourceTool>,
     pub(super) pending: Vec<PendingDefinition>,
@@ -59,6 +61,8 @@ pub(super) struct ServerStatus {
     /// What it lists besides tools, and the tools that read it.
     pub(super) lists: ServerLists,
     pub(super) readers: SourceReaders,
+    /// What of the lists the hub does not accept, and why.
+    left_out: Vec<String>,
 }
 
 impl McpSource {
@@ -87,12 +91,14 @@ impl McpSource {
             since: SystemClock.now(),
             last_error: None,
             next_attempt: None,
+            last_stderr: None,
             facts: None,
             tools: Vec::new(),
             pending: Vec::new(),
             notes: Vec::new(),
             lists: ServerLists::default(),
             readers: SourceReaders::default(),
+            left_out: Vec::new(),
         };
         Ok(Self {
             connections: Arc::new(Connections::new(&server, logs.clone())),
@@ -146,6 +152,11 @@ impl ServerStatus {
         }
         self.connection = connection;
     }
+
+    /// Passes the lists besides that of the tools on to the hub.
+    pub(super) fn publish_lists(&mut self, handle: &SourceHandle) {
+        self.left_out = handle.replace_lists(self.lists.publish(self.readers.clone()));
+    }
 }
 
 impl ToolSource for McpSource {
@@ -174,7 +185,7 @@ impl ToolSource for McpSource {
                 details.insert("serverInfo".into(), json!({"name": name, "version": version}));
             }
         }
-        let notes: Vec<_> = status.notes.iter().chain(status.lists.notes()).cloned().collect();
+        let notes: Vec<_> = status.notes.iter().chain(status.lists.notes()).chain(&status.left_out).cloned().collect();
         if !notes.is_empty() {
             details.insert("notes".into(), notes.into());
         }
@@ -185,6 +196,8 @@ impl ToolSource for McpSource {
         ];
         details
             .extend(lists.into_iter().filter(|(_, count)| *count > 0).map(|(list, count)| (list.into(), count.into())));
+        let mut admin_details = self.server.endpoint.admin_description();
+        admin_details.extend(status.last_stderr.iter().map(|line| ("lastStderr".to_owned(), line.as_str().into())));
         SourceInfo {
             status: SourceStatus {
                 name: self.server.name.clone(),
@@ -194,7 +207,7 @@ impl ToolSource for McpSource {
                 next_attempt: status.next_attempt,
             },
             details,
-            admin_details: self.server.endpoint.admin_description(),
+            admin_details,
             tools: status.tools.clone(),
         }
     }

@@ -19,8 +19,9 @@ use super::{
     pins::ServerMemory,
     server::Protocol,
     source::McpSource,
+    wire::End,
 };
-use listing::{OtherLists, list, list_others};
+use listing::{ListFailure, MIN_RELIST, OtherLists, list, list_others};
 use watched_resources::WatchedResources;
 
 /// Delays between attempts to connect.
@@ -36,6 +37,8 @@ const DEBOUNCE: Duration = Duration::from_millis(300);
 const MAX_DEBOUNCE: Duration = Duration::from_secs(10);
 /// How often the lists are read again if changes are not reported.
 const DEFAULT_RELIST: Duration = Duration::from_secs(600);
+/// How often a server that is too busy for its first list is asked again before it gets a new connection.
+const MAX_BUSY_LISTS: u32 = 5;
 /// How often idle connections of tenants are closed.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 
@@ -55,11 +58,27 @@ struct Loss {
     needs_credentials: bool,
     /// How long the server asks to wait.
     retry_after: Option<Duration>,
+    /// The last line that its program wrote to stderr, which others than administrators must not see.
+    stderr: Option<String>,
 }
 
-impl From<String> for Loss {
-    fn from(cause: String) -> Self {
-        Self { cause, needs_credentials: false, retry_after: None }
+impl From<&ConnectError> for Loss {
+    fn from(error: &ConnectError) -> Self {
+        let (needs_credentials, retry_after) = (error.needs_credentials(), error.retry_after());
+        Self { cause: error.to_string(), needs_credentials, retry_after, stderr: error.stderr_line().map(String::from) }
+    }
+}
+
+impl From<&End> for Loss {
+    fn from(end: &End) -> Self {
+        let stderr = end.stderr_line().map(String::from);
+        Self { cause: end.to_string(), needs_credentials: false, retry_after: None, stderr }
+    }
+}
+
+impl From<ListFailure> for Loss {
+    fn from(failure: ListFailure) -> Self {
+        Self { cause: failure.cause, needs_credentials: false, retry_after: failure.busy_for, stderr: None }
     }
 }
 
@@ -85,7 +104,7 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
             exit = connect_and_serve(&source, &handle, &mut connected_at) => exit,
         };
         close_all(&source, &handle, &exit).await;
-        let Loss { cause, needs_credentials, retry_after } = match exit {
+        let Loss { cause, needs_credentials, retry_after, stderr } = match exit {
             Exit::Stopped => return,
             Exit::Restarted => {
                 delay = MIN_DELAY;
@@ -100,9 +119,13 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
         let wait = if needs_credentials { UNAUTHORIZED_DELAY } else { delay.mul_f64(fastrand::f64()) };
         let wait = wait.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
         delay = (2 * delay).min(MAX_DELAY);
+        if let Some(stderr) = &stderr {
+            tracing::warn!(server = source.server.name, cause, stderr, "the program of an MCP server has ended");
+        }
         {
             let mut status = source.status();
             (status.last_error, status.next_attempt) = (Some(cause), Some(SystemClock.now() + wait));
+            status.last_stderr = stderr;
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -132,10 +155,7 @@ async fn close_all(source: &McpSource, handle: &SourceHandle, exit: &Exit) {
 async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_at: &mut Option<Instant>) -> Exit {
     let connection = match connect(source, handle).await {
         Ok(connection) => Arc::new(connection),
-        Err(error) => {
-            let (needs_credentials, retry_after) = (error.needs_credentials(), error.retry_after());
-            return Exit::Lost(Loss { cause: error.to_string(), needs_credentials, retry_after });
-        }
+        Err(error) => return Exit::Lost(Loss::from(&error)),
     };
     source.connections.set_own(connection.clone());
     source.status().facts = Some(connection.facts().clone());
@@ -143,9 +163,9 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
     let mut changes = connection.list_changes();
     let mut seen = *changes.borrow_and_update();
     let mut watched = WatchedResources::new(source);
-    let mut relist_after = match list(source, handle, &connection).await {
+    let mut relist_after = match first_list(source, handle, &connection).await {
         Ok(time) => time,
-        Err(cause) => return Exit::Lost(cause.into()),
+        Err(loss) => return Exit::Lost(loss),
     };
     list_others(source, handle, &connection, OtherLists::all(source, &connection)).await;
     let mut subscription = listen(source, &connection, watched.take_changed()).await;
@@ -154,7 +174,7 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
     {
         let mut status = source.status();
         status.set_connection(SourceConnection::Connected, SystemClock.now());
-        (status.last_error, status.next_attempt) = (None, None);
+        (status.last_error, status.next_attempt, status.last_stderr) = (None, None, None);
     }
     let mut listed_at = Instant::now();
     let mut pause = DEBOUNCE;
@@ -168,7 +188,7 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
         let mut has_new_tools = true;
         tokio::select! {
             biased;
-            end = connection.ended() => return Exit::Lost(end.to_string().into()),
+            end = connection.ended() => return Exit::Lost(Loss::from(&*end)),
             _ = idle_check.tick() => {
                 source.connections.close_idle();
                 // Ends the connection if there is no answer.
@@ -215,12 +235,34 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
             }
             // The tools of the last list stay.
             Err(_) if connection.has_ended() => continue,
-            Err(cause) => {
+            Err(ListFailure { cause, busy_for }) => {
                 tracing::warn!(server = source.server.name, cause, "the tools of an MCP server cannot be listed");
                 source.status().last_error = Some(cause);
+                relist_after = busy_for.map_or(relist_after, |wait| relist_after.min(wait.max(MIN_RELIST)));
             }
         }
         listed_at = Instant::now();
+    }
+}
+
+/// Reads the first list of a connection. A server that is too busy keeps its session and is asked again when it says, a few times.
+async fn first_list(source: &McpSource, handle: &SourceHandle, connection: &Connection) -> Result<Duration, Loss> {
+    let mut attempts = 0;
+    loop {
+        let failure = match list(source, handle, connection).await {
+            Ok(time) => return Ok(time),
+            Err(failure) => failure,
+        };
+        attempts += 1;
+        let Some(wait) = failure.busy_for.filter(|_| attempts < MAX_BUSY_LISTS) else { return Err(failure.into()) };
+        let wait = wait.clamp(MIN_DELAY, MAX_DELAY);
+        {
+            let mut status = source.status();
+            (status.last_error, status.next_attempt) = (Some(failure.cause), Some(SystemClock.now() + wait));
+        }
+        if let Ok(end) = tokio::time::timeout(wait, connection.ended()).await {
+            return Err(Loss::from(&*end));
+        }
     }
 }
 

@@ -112,7 +112,7 @@ fn response_excerpt(headers: &HeaderMap, body: &[u8], secrets: &SecretMask) -> S
 }
 
 /// Parses `Retry-After`: seconds, or a date.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(now.millis()).unwrap_or(0));
     toolhub_net::parse_retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)
 }

@@ -45,6 +45,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
+    def busy(self, id, status):
+        if "busy-json" in flags:
+            error = {"code": -32000, "message": "later"}
+            return self.body(status, {"jsonrpc": "2.0", "id": id, "error": error}, Retry_After="7")
+        self.body(status, "later", "text/plain", Retry_After="7")
+
     def stream(self, **headers):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -97,6 +103,9 @@ class Handler(BaseHTTPRequestHandler):
             note(f"resumed {last}")
             self.stream()
             return self.event(resumed[last])
+        if "busy-get" in flags and "busy GET" not in events:
+            note("busy GET")
+            return self.body(429, "later", "text/plain", Retry_After="0")
         if "no-get" in flags:
             note("refused a stream")
             return self.body(405, "")
@@ -128,10 +137,15 @@ class Handler(BaseHTTPRequestHandler):
             return self.body(202, "")
         if id is None:
             note(f"{method} {params.get('requestId', '')}".strip())
+            if "busy-initialized" in flags:
+                return self.body(503, "later", "text/plain", Retry_After="7")
             return self.body(202, "")
         if "busy" in flags or method in ["ping", "tools/list"] and "get busy" in events:
             note(f"busy {method}")
-            return self.body(503, "later", "text/plain", Retry_After="7")
+            return self.busy(id, 503)
+        if "busy-list" in flags and method == "tools/list" and "busy tools/list" not in events:
+            note(f"busy {method}")
+            return self.body(503, "later", "text/plain", Retry_After="1")
         if method == "initialize":
             with lock:
                 session = f"session-{next(numbers)}"
@@ -208,6 +222,8 @@ class Handler(BaseHTTPRequestHandler):
             note("waiting")
             with lock:
                 lock.wait_for(lambda: "stop" in events, timeout=20)
+        elif name == "be_busy":
+            self.busy(id, arguments["status"])
         elif name == "get_busy":
             note("get busy")
             self.body(200, text(id, "busy"))

@@ -14,6 +14,7 @@ use std::{
 };
 
 use futures_core::future::BoxFuture;
+use futures_util::future::join_all;
 use smol_str::SmolStr;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +126,11 @@ pub(super) fn split_own(mut tool: ToolBuilder) -> (ToolBuilder, Option<Arc<dyn T
     (tool, source.map(|source| source.0.clone()))
 }
 
+/// The name of a source and the names it may add.
+fn declaration(source: &dyn ToolSource) -> (SmolStr, Vec<Glob>) {
+    (SmolStr::new(source.name()), source.tool_names())
+}
+
 impl SourceEntry {
     async fn stop(self) {
         self.stop.cancel();
@@ -154,13 +160,16 @@ impl ToolHub {
 
     /// Makes the names known that a source may add. Tools of other sources that have such a name are removed.
     pub(super) fn declare_source(&self, source: &dyn ToolSource) -> Result<(Arc<Tools>, Arc<Tools>), DuplicateSource> {
-        self.engine.registry.add_source(&SmolStr::new(source.name()), source.tool_names())
+        let changed = self.engine.registry.replace_sources(&[], [declaration(source)], || {})?;
+        self.engine.source_lists.remove_misplaced(&self.engine.registry);
+        Ok(changed)
     }
 
     /// Reads again which names a source may add, after its settings have changed.
     pub fn redeclare_source(&self, name: &str) {
         if let Some(source) = self.source(name) {
             let changed = self.engine.registry.rename_source_tools(&name.into(), source.tool_names());
+            self.engine.source_lists.remove_misplaced(&self.engine.registry);
             self.finish_declaration(&*source, changed);
         }
     }
@@ -187,15 +196,54 @@ impl ToolHub {
     /// Returns what changed; `None` if there is no such source.
     pub async fn remove_source(&self, name: &str) -> Option<ChangeSummary> {
         let entry = self.source_table().lock().remove(name)?;
-        let removed = entry.source.clone();
-        let (before, after) = self.engine.registry.remove_source(&name.into());
-        self.engine.source_lists.replace(&name.into(), None);
-        let summary = self.finish_change(&before, &after).await;
-        entry.stop().await;
-        // It may have replaced its lists once more before it stopped.
-        self.engine.source_lists.replace(&name.into(), None);
-        self.names_changed(&*removed);
-        Some(summary)
+        let changed = self.engine.registry.replace_sources(&[name.into()], [], || entry.stop.cancel()).ok()?;
+        Some(self.finish_source_removal(vec![entry], changed).await)
+    }
+
+    /// Removes sources and adds others. Names that the new ones may add belong to them at once, so that no other source takes them
+    /// while the old ones close their connections, which this waits for. Returns what changed.
+    ///
+    /// # Errors
+    /// When there is another source of such a name, or one whose tools have the same names. Nothing has changed then.
+    pub async fn replace_sources(
+        &self,
+        removed: &[&str],
+        added: Vec<Arc<dyn ToolSource>>,
+    ) -> Result<ChangeSummary, DuplicateSource> {
+        let (entries, changed) = {
+            let table = self.source_table();
+            let mut table = table.lock();
+            let names = removed.iter().filter(|name| table.contains_key(**name)).map(SmolStr::new);
+            let names: Vec<SmolStr> = names.collect();
+            let stop = || names.iter().filter_map(|name| table.get(name)).for_each(|entry| entry.stop.cancel());
+            let declared = added.iter().map(|source| declaration(&**source));
+            let changed = self.engine.registry.replace_sources(&names, declared, stop)?;
+            (names.iter().filter_map(|name| table.remove(name)).collect(), changed)
+        };
+        self.engine.source_lists.remove_misplaced(&self.engine.registry);
+        let summary = self.finish_source_removal(entries, changed).await;
+        for source in added {
+            self.start_source(source.clone(), Owner::Hub);
+            self.names_changed(&*source);
+        }
+        Ok(summary)
+    }
+
+    /// Closes what removed sources hold.
+    async fn finish_source_removal(
+        &self,
+        entries: Vec<SourceEntry>,
+        changed: (Arc<Tools>, Arc<Tools>),
+    ) -> ChangeSummary {
+        let removed: Vec<_> = entries.iter().map(|entry| entry.source.clone()).collect();
+        let remove_lists = || removed.iter().for_each(|source| self.engine.source_lists.remove(&source.name().into()));
+        remove_lists();
+        let summary = self.finish_change(&changed.0, &changed.1).await;
+        join_all(entries.into_iter().map(SourceEntry::stop)).await;
+        // They may have replaced their lists once more before they stopped.
+        remove_lists();
+        removed.iter().for_each(|source| self.names_changed(&**source));
+        summary
     }
 
     /// Closes what tools of other sources held that a source has removed by its declaration.
@@ -204,23 +252,24 @@ impl ToolHub {
             let hub = self.clone();
             // The shutdown waits for it.
             self.engine.background_tasks.spawn(async move { hub.finish_change(&before, &after).await });
-            self.names_changed(source);
         }
+        self.names_changed(source);
     }
 
     /// A source was added or removed: sources whose patterns include its names may have lost or gained some of them.
     fn names_changed(&self, changed: &dyn ToolSource) {
         let names = changed.tool_names();
         let includes = |pattern: &Glob| names.iter().any(|name| pattern.matches(name.as_str()));
-        let concerned = self.sources().into_iter().filter(|other| other.tool_names().iter().any(includes));
+        let others = self.sources().into_iter().filter(|other| other.name() != changed.name());
+        let concerned = others.filter(|other| other.tool_names().iter().any(includes));
         concerned.for_each(|other| other.refresh());
     }
 
     /// Stops sources whose tools were removed already.
     pub(super) async fn stop_sources(&self, names: &[SmolStr]) {
         let entries: Vec<_> = names.iter().filter_map(|name| self.source_table().lock().remove(name)).collect();
-        names.iter().for_each(|name| self.engine.source_lists.replace(name, None));
-        futures_util::future::join_all(entries.into_iter().map(SourceEntry::stop)).await;
+        names.iter().for_each(|name| self.engine.source_lists.remove(name));
+        join_all(entries.into_iter().map(SourceEntry::stop)).await;
     }
 
     /// Whether the tool of this name has a source of its own.

@@ -24,6 +24,17 @@ pub(super) fn matches(template: &str, uri: &str) -> bool {
     ends[uri.len()]
 }
 
+/// The length of the fixed text of a template.
+pub(super) fn literal_length(template: &str) -> usize {
+    let (mut length, mut rest) = (0, template);
+    while !rest.is_empty() {
+        let (literal, _, after) = next_part(rest);
+        length += literal.len();
+        rest = after;
+    }
+    length
+}
+
 /// The text before the next expression, the expression, and what follows.
 fn next_part(template: &str) -> (&str, Option<&str>, &str) {
     let open = template.find('{');
@@ -83,6 +94,13 @@ mod tests {
         check("{a}é{b}", "xéy", true);
         check("broken{", "broken{", true);
         check("", "", true);
+    }
+
+    #[test]
+    fn the_length_of_the_fixed_text_leaves_out_expressions() {
+        for (template, length) in [("", 0), ("{x}", 0), ("doc://{id}/a{?q}", 8), ("plain", 5), ("broken{", 7)] {
+            assert_eq!(literal_length(template), length, "{template}");
+        }
     }
 
     #[test]

@@ -153,3 +153,41 @@ async fn who_subscribes_to_a_resource_hears_of_its_changes() {
     assert_eq!(hub.subscribe_resource("x://1000").err(), Some(SubscribeError::TooMany));
     drop(kept);
 }
+
+#[tokio::test]
+async fn a_prompt_belongs_to_the_source_of_its_name_and_the_scheme_of_the_hub_to_none() {
+    let (hub, [a, _], [a_control, _]) = hub().await;
+    let prompts = |hub: &ToolHub| hub.lists().prompts().iter().map(|prompt| prompt.name.clone()).collect::<Vec<_>>();
+    let all =
+        || lists("a", &["x://1", "toolhub://artifacts/1"], &["Toolhub://{+any}", "{+any}"], &["b__hello", "hello"]);
+    let left_out = a.replace_lists(all());
+    assert_eq!(
+        left_out,
+        [
+            "the resource `toolhub://artifacts/1` is left out: `toolhub://` is reserved for the hub",
+            "the resource `Toolhub://{+any}` is left out: `toolhub://` is reserved for the hub",
+        ]
+    );
+    assert_eq!((prompts(&hub), uris(&hub)), (vec!["a__b__hello".into(), "a__hello".into()], vec!["x://1".into()]));
+    assert_eq!(hub.lists().read_resource("toolhub://artifacts/2"), None);
+    // A source that comes later has its names at once.
+    let (long, mut control) = TestSource::new("a__b");
+    hub.add_source(std::sync::Arc::new(long)).unwrap();
+    assert_eq!(prompts(&hub), ["a__hello"]);
+    assert_eq!(a_control.actions(), ["refresh"]);
+    assert_eq!(a.replace_lists(all())[0], "the prompt `a__b__hello` is left out: its name is reserved for `a__b`");
+    control.handle().await.replace_lists(lists("a__b", &[], &[], &["hello"]));
+    let call = hub.lists().get_prompt("a__b__hello", Default::default()).unwrap();
+    assert_eq!(call.tool.as_str(), "a__b__prompts-get");
+}
+
+#[tokio::test]
+async fn of_the_templates_that_fit_the_most_specific_one_counts() {
+    let (hub, [a, b], _) = hub().await;
+    a.replace_lists(lists("a", &[], &["{+any}", "doc://{id}"], &[]));
+    b.replace_lists(lists("b", &[], &["doc://b-{id}", "z://{id}"], &[]));
+    for (uri, tool) in [("doc://b-1", "b__"), ("doc://c-1", "a__"), ("z://1", "b__"), ("y://1", "a__")] {
+        let call = hub.lists().read_resource(uri).unwrap();
+        assert!(call.tool.as_str().starts_with(tool), "{uri}: {call:?}");
+    }
+}

@@ -309,3 +309,33 @@ async fn a_source_that_is_added_later_gets_the_names_that_belong_to_it() {
     drop(other.handle().await);
     assert_eq!(control.actions().len(), 2, "another prefix concerns nothing");
 }
+
+#[tokio::test]
+async fn a_source_that_is_replaced_keeps_its_names() {
+    let (short, mut short_control) = TestSource::new("a");
+    let (long, mut control) = TestSource::new("a__b");
+    let hub = ToolHub::builder().source(short).source(long).build().await.unwrap();
+    let (short, old) = (short_control.handle().await, control.handle().await);
+    old.replace_tools(vec![plain("a__b__c")]).await;
+    let (new, mut control) = TestSource::new("a__b");
+    {
+        let mut replacing = std::pin::pin!(hub.replace_sources(&["a__b"], vec![Arc::new(new)]));
+        tokio::select! {
+            biased;
+            _ = &mut replacing => panic!("the old source has not stopped yet"),
+            () = std::future::ready(()) => {}
+        }
+        let reserved = texts(&short.replace_tools(vec![plain("a__b__c")]).await);
+        assert_eq!(reserved, ["the name `a__b__c` is reserved for the tools of `a__b`"]);
+        old.replace_tools(vec![plain("a__b__c")]).await;
+        assert_eq!(names(&hub), Vec::<String>::new(), "the old source adds nothing any more");
+        assert_eq!(replacing.await.unwrap().removed.len(), 1);
+    }
+    assert_eq!(control.handle().await.replace_tools(vec![plain("a__b__c")]).await.len(), 0);
+
+    // What cannot be added changes nothing.
+    let added = vec![Arc::new(TestSource::new("c").0) as _, Arc::new(TestSource::new("a").0) as _];
+    let error = hub.replace_sources(&["a__b"], added).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is a source of tools named `a` already; choose another name");
+    assert_eq!((names(&hub), hub.sources().len()), (vec!["a__b__c".to_owned()], 2));
+}

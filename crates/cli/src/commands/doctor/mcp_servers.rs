@@ -39,7 +39,9 @@ async fn check_server(hub: HubBuilder) -> Check {
     if info.status.connection != SourceConnection::Connected {
         let error = info.status.last_error.as_deref().unwrap_or("the connection was lost");
         let fix = format!("correct [mcp_servers.{}]; its tools are withheld until it is connected", info.status.name);
-        return check(CheckStatus::Fail(Exit::Unreachable), error.to_owned()).fix(fix);
+        let stderr = info.admin_details.get("lastStderr").and_then(|line| line.as_str());
+        let stderr = stderr.map(|line| format!("; the last line of its stderr: {line}")).unwrap_or_default();
+        return check(CheckStatus::Fail(Exit::Unreachable), format!("{error}{stderr}")).fix(fix);
     }
     let quarantined = info.tools.iter().find(|tool| tool.state == SourceToolState::Quarantined);
     match quarantined {

@@ -1,12 +1,10 @@
 //! MCP servers of a changed config: stops and starts them in the running hub.
 //!
-//! In: the servers before and after. Out: the changed hub, or why not; the servers are then as before, with new connections. Servers
-//! with unchanged settings keep their processes and sessions, also if tools of [tools] that name them have changed.
+//! In: the servers before and after. Out: the changed hub, or why not; the servers are then as before. Servers with unchanged settings keep their processes and sessions, also if tools of [tools] that name them have changed.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
-use toolhub::{DuplicateSource, ToolHub, config::McpServerPlan, mcp::McpSource};
+use toolhub::{DuplicateSource, ToolHub, ToolSource as _, config::McpServerPlan, mcp::McpSource};
 
 use crate::config::{self, McpServers};
 
@@ -22,14 +20,10 @@ pub(super) struct ServerChange {
 impl ServerChange {
     /// Stops and starts the servers that differ. If one cannot be added, all are as before.
     pub(super) async fn apply(&self, hub: &ToolHub) -> Result<(), DuplicateSource> {
-        let replaced = replace(hub, &self.old, &self.new).await;
-        if replaced.is_err() {
-            self.undo(hub).await;
-        }
-        replaced
+        replace(hub, &self.old, &self.new).await
     }
 
-    /// Restores the servers from before.
+    /// Restores the servers from before, with new connections.
     pub(super) async fn undo(&self, hub: &ToolHub) {
         if let Err(error) = replace(hub, &self.new, &self.old).await {
             tracing::error!(%error, "cannot restore an MCP server after a failed reload; restart the hub");
@@ -40,19 +34,17 @@ impl ServerChange {
 async fn replace(hub: &ToolHub, old: &McpServers, new: &McpServers) -> Result<(), DuplicateSource> {
     let is_same =
         |name: &String| matches!((old.get(name), new.get(name)), (Some(old), Some(new)) if new.is_same_server(old));
-    let stopped = old.keys().filter(|name| !is_same(name));
-    join_all(stopped.map(|name| hub.remove_source(name))).await;
+    let stopped: Vec<_> = old.keys().filter(|name| !is_same(name)).map(String::as_str).collect();
+    let started = new.iter().filter(|(name, _)| !is_same(name));
+    let started = started.filter_map(|(name, plan)| Some(Arc::new(config::mcp_source(name, plan)?) as _));
+    hub.replace_sources(&stopped, started.collect()).await?;
     for (name, plan) in new.iter().filter(|(name, plan)| is_same(name) && old.get(*name) != Some(plan)) {
         replace_single_tools(hub, name, plan).await;
     }
-    let mut started = new.iter().filter(|(name, _)| !is_same(name));
-    started.try_for_each(|(name, plan)| match config::mcp_source(name, plan) {
-        Some(source) => hub.add_source(Arc::new(source)),
-        None => Ok(()),
-    })
+    Ok(())
 }
 
-/// Changes the tools with names of their own, of a server that stays connected. New ones appear with its next list.
+/// Changes the tools with names of their own, of a server that stays connected. New ones appear with its next list, which is read now.
 async fn replace_single_tools(hub: &ToolHub, name: &str, plan: &McpServerPlan) {
     let (Some(running), Some(changed)) = (hub.source(name), config::mcp_source(name, plan)) else { return };
     let running: &dyn Any = &*running;
@@ -62,6 +54,7 @@ async fn replace_single_tools(hub: &ToolHub, name: &str, plan: &McpServerPlan) {
         tracing::warn!(server = name, %error, "changed tools of an MCP server are not registered yet");
     }
     hub.redeclare_source(name);
+    running.refresh();
 }
 
 /// Waits until the first attempt to connect to each server has ended, which its `startup_timeout` ensures.

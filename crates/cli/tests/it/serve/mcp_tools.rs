@@ -87,6 +87,38 @@ fn changed_tools_of_a_server_leave_its_process_running() {
 }
 
 #[test]
+fn a_tool_of_a_server_is_back_after_a_reload_that_failed() {
+    let folder = folder(&["pid", "echo"]);
+    let write =
+        |tools: &str| folder.write("toolhub.toml", &format!("{TOOLS}{}{tools}", server(&folder, "t", "prefix = \"\"")));
+    write("[tools.who]\nserver = \"t\"\ntool = \"pid\"\n");
+    let process = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let connection = &mut HttpConnection::connect(process.port);
+    let pid = call(connection, "who");
+    // The name is taken by a tool that the server lists, which only the running hub knows.
+    write("[tools.echo]\nbuiltin = \"clock\"\n");
+    let refused = connection.send("POST /api/v1/reload", "", "");
+    assert!(refused.status != 200 && refused.text.contains("added by `t`"), "{}", refused.text);
+    assert_eq!(call(connection, "who"), pid);
+}
+
+#[test]
+fn a_tool_of_a_server_that_the_owner_does_not_call_read_only_any_more_is_read_again() {
+    let folder = folder(&["pid"]);
+    // It answers no list but the first.
+    let server =
+        server(&folder, "t", "").replace("read_only = [\"*\"]\n", "").replace("]\nenv", ", \"late-list\"]\nenv");
+    let write = |tools: &str| folder.write("toolhub.toml", &format!("{TOOLS}{server}{tools}"));
+    write("[tools.who]\nserver = \"t\"\ntool = \"pid\"\nannotations = { read_only = true }\n");
+    let process = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let connection = &mut HttpConnection::connect(process.port);
+    call(connection, "who");
+    write("[tools.who]\nserver = \"t\"\ntool = \"pid\"\n");
+    reload(connection);
+    assert_eq!(connection.send("GET /api/v1/tools/who", "", "").status, 404);
+}
+
+#[test]
 fn a_tool_of_an_mcp_server_is_created_over_the_api_and_survives_a_restart() {
     let (folder, web) = (TempFolder::new(), HttpServer::start(&[]));
     folder.write("toolhub.toml", &format!("{TOOLS}[server]\ntool_hosts = [\"127.0.0.1\"]\n"));

@@ -131,3 +131,10 @@ fn in_bounded_memory(test: &str, run: impl Future<Output = ()>) {
     let grown = kibibytes("VmHWM:").saturating_sub(before);
     assert!(grown < 64 * 1024, "memory grew by {grown} KiB");
 }
+
+/// Lets time pass at once.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}

@@ -20,6 +20,13 @@ pub(crate) struct NamedToolSettings {
     pub(crate) refine: Refine,
 }
 
+impl NamedToolSettings {
+    /// Whether the owner says the same about the effects of the tool.
+    pub(crate) fn has_hints_of(&self, other: &Self) -> bool {
+        (self.read_only, self.idempotent) == (other.read_only, other.idempotent)
+    }
+}
+
 impl McpServer {
     /// Offers a tool of the server under a name of its own too, without the prefix, changed by `change`.
     pub fn tool_as(
@@ -88,8 +95,8 @@ impl SingleTools {
         Ok(Self { names, settings })
     }
 
-    /// Whether this name is that of a tool here.
-    pub(in crate::mcp) fn is_tool(&self, name: &ToolName, original_name: &str) -> bool {
-        self.settings.get(name.as_str()).is_some_and(|settings| settings.tool == original_name)
+    /// The settings of the tool with these names here and at the server.
+    pub(in crate::mcp) fn find(&self, name: &ToolName, original_name: &str) -> Option<&NamedToolSettings> {
+        self.settings.get(name.as_str()).filter(|settings| settings.tool == original_name)
     }
 }

@@ -17,15 +17,30 @@ use crate::mcp::{
 };
 
 /// Bounds of what a server says about when to read its list again.
-const MIN_RELIST: Duration = Duration::from_secs(30);
+pub(super) const MIN_RELIST: Duration = Duration::from_secs(30);
 const MAX_RELIST: Duration = Duration::from_secs(3600);
+/// When a busy server is asked again that does not say when.
+const BUSY_DELAY: Duration = Duration::from_secs(5);
+
+/// Why a list cannot be read.
+pub(super) struct ListFailure {
+    pub(super) cause: String,
+    /// When to ask again, if the server has too much to do.
+    pub(super) busy_for: Option<Duration>,
+}
+
+impl From<String> for ListFailure {
+    fn from(cause: String) -> Self {
+        Self { cause, busy_for: None }
+    }
+}
 
 /// Reads the whole list and registers its tools. Returns when to read it again.
 pub(super) async fn list(
     source: &McpSource,
     handle: &SourceHandle,
     connection: &Connection,
-) -> Result<Duration, String> {
+) -> Result<Duration, ListFailure> {
     let facts = connection.facts();
     let raw =
         if facts.tools.is_there { read_list(source, connection, ListKind::Tools).await? } else { RawList::default() };
@@ -41,7 +56,7 @@ pub(super) async fn list(
 }
 
 /// Reads all pages of a list, within the time for the start of the server.
-async fn read_list(source: &McpSource, connection: &Connection, kind: ListKind) -> Result<RawList, String> {
+async fn read_list(source: &McpSource, connection: &Connection, kind: ListKind) -> Result<RawList, ListFailure> {
     let mut reader = ListReader::new(kind, source.server.max_tools);
     let (mut cursor, deadline) = (None, Instant::now() + source.server.startup_timeout);
     loop {
@@ -52,7 +67,12 @@ async fn read_list(source: &McpSource, connection: &Connection, kind: ListKind) 
         }
         let page = page.map_err(|_| format!("the server does not answer `{}` in time", kind.method()))?;
         let secrets = &connection.secrets().all;
-        let page = page.map_err(|error| secrets.error(error::request_error(error, true)).to_string())?;
+        let page = page.map_err(|error| {
+            let is_busy = error.is_busy();
+            let error = secrets.error(error::request_error(error, true));
+            let busy_for = is_busy.then(|| error.retry_after.unwrap_or(BUSY_DELAY));
+            ListFailure { cause: error.to_string(), busy_for }
+        })?;
         match reader.add(page).await.map_err(|error| error.to_string())? {
             Step::Next(next, after) => (reader, cursor) = (next, Some(after)),
             Step::Done(list) => return Ok(list),
@@ -90,7 +110,7 @@ pub(super) async fn list_others(
     if wanted.prompts {
         match read_list(source, connection, ListKind::Prompts).await {
             Ok(list) => lists.set_prompts(list, source.server.tool_prefix(), secrets).await,
-            Err(cause) => log_unlisted(source, &cause),
+            Err(failure) => log_unlisted(source, &failure),
         }
     }
     if wanted.resources {
@@ -100,17 +120,17 @@ pub(super) async fn list_others(
                 let templates = read_list(source, connection, ListKind::Templates).await.unwrap_or_default();
                 lists.set_resources(resources, templates, secrets).await;
             }
-            Err(cause) => log_unlisted(source, &cause),
+            Err(failure) => log_unlisted(source, &failure),
         }
     }
     let mut status = source.status();
     status.lists = lists;
     if wanted.prompts || wanted.resources {
-        handle.replace_lists(status.lists.publish(status.readers.clone()));
+        status.publish_lists(handle);
     }
 }
 
-fn log_unlisted(source: &McpSource, cause: &str) {
+fn log_unlisted(source: &McpSource, ListFailure { cause, .. }: &ListFailure) {
     tracing::warn!(server = source.server.name, cause, "prompts or resources of an MCP server cannot be listed");
 }
 

@@ -47,24 +47,26 @@ impl From<EndCause> for End {
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
-            EndCause::Exited(exit) if exit.is_start_failure() => f.write_str("the server could not be started")?,
-            EndCause::Exited(exit) => write!(f, "the server {exit}")?,
-            EndCause::Violation(violation) => write!(f, "the server violated the MCP protocol: {violation}")?,
+            EndCause::Exited(exit) if exit.is_start_failure() => f.write_str("the server could not be started"),
+            EndCause::Exited(exit) => write!(f, "the server {exit}"),
+            EndCause::Violation(violation) => write!(f, "the server violated the MCP protocol: {violation}"),
             EndCause::Unauthorized(status) => write!(
                 f,
                 "the server answered {status}: it needs a login, which is not supported yet; set `auth`, or correct it"
-            )?,
-            EndCause::Unreachable(reason) => write!(f, "the server is gone: {reason}")?,
-            EndCause::SessionExpired => f.write_str("the server ended the session")?,
-            EndCause::ResponseEnded => f.write_str("the server ended its response early")?,
-            EndCause::Unresponsive => f.write_str("the server does not answer")?,
-            EndCause::Closed => f.write_str("the connection was closed")?,
+            ),
+            EndCause::Unreachable(reason) => write!(f, "the server is gone: {reason}"),
+            EndCause::SessionExpired => f.write_str("the server ended the session"),
+            EndCause::ResponseEnded => f.write_str("the server ended its response early"),
+            EndCause::Unresponsive => f.write_str("the server does not answer"),
+            EndCause::Closed => f.write_str("the connection was closed"),
         }
-        // One line: this is also the reason of a tool's status. The others are among the log lines of the server.
-        match self.stderr.lines().rfind(|line| !line.trim().is_empty()) {
-            Some(line) => write!(f, "; the last line of its stderr: {}", line.trim()),
-            None => Ok(()),
-        }
+    }
+}
+
+impl End {
+    /// The last line that the program wrote to stderr. Only for administrators: it may say something about the calls of any tenant.
+    pub(crate) fn stderr_line(&self) -> Option<&str> {
+        self.stderr.lines().map(str::trim).rfind(|line| !line.is_empty())
     }
 }
 

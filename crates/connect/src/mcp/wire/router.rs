@@ -40,8 +40,10 @@ const MAX_PARAMS_BYTES: usize = 256 * 1024;
 const MAX_URI_BYTES: usize = 4096;
 /// How many questions of a server may be open.
 const MAX_OPEN_QUESTIONS: usize = 16;
-/// For so long after a call was cancelled, a question may still belong to that call, unless it was answered.
-const CANCELLED_CALL_ASKS: Duration = Duration::from_secs(3);
+/// For so long after a call was cancelled, a question may still belong to that call, and a log line, unless it was answered. A log line
+/// is shown to a caller sooner: it asks for nothing.
+const CANCELLED_CALL_ASKS: Duration = Duration::from_secs(60);
+const CANCELLED_CALL_LOGS: Duration = Duration::from_secs(3);
 /// How many cancelled calls are remembered for that.
 const MAX_CANCELLED_CALLS: usize = 256;
 /// How often a change of the list is assumed without a notification.
@@ -88,6 +90,8 @@ struct State {
     open_questions: HashSet<RequestId>,
     /// The calls that were cancelled last and not answered, the oldest first.
     cancelled_calls: VecDeque<(i64, Instant)>,
+    /// When the last of those was cancelled that were too many to be remembered.
+    forgotten_call: Option<Instant>,
     /// When a change of the list was last assumed.
     last_assumed_change: Option<Instant>,
 }
@@ -343,7 +347,7 @@ impl Router {
         self.settings.logs.push(secrets.all.text(format!("[{level}{logger}] {text}")).into_owned());
         let call = match origin {
             // On a pipe a log message names no request.
-            Origin::Pipe => self.lock().only_call().cloned(),
+            Origin::Pipe => self.lock().only_call(CANCELLED_CALL_LOGS).cloned(),
             Origin::Stream(id) => self.lock().pending.get(id).and_then(|request| request.exchange.clone()),
             Origin::Unassociated => None,
         };
@@ -396,7 +400,7 @@ impl State {
         if request.and_then(|request| request.exchange).is_some_and(|exchange| exchange.updates().is_some()) {
             self.cancelled_calls.retain(|(_, at)| at.elapsed() < CANCELLED_CALL_ASKS);
             if self.cancelled_calls.len() == MAX_CANCELLED_CALLS {
-                self.cancelled_calls.pop_front();
+                self.forgotten_call = self.cancelled_calls.pop_front().map(|(_, at)| at);
             }
             self.cancelled_calls.push_back((id, Instant::now()));
         }
@@ -410,17 +414,17 @@ impl State {
     }
 
     /// The only call in flight. A message may also belong to a call that was cancelled, which the server may not have stopped yet:
-    /// there is none then.
-    fn only_call(&self) -> Option<&Exchange> {
-        let is_recent = |(_, at): &(i64, Instant)| at.elapsed() < CANCELLED_CALL_ASKS;
-        self.pending.only_call().filter(|_| !self.cancelled_calls.iter().any(is_recent))
+    /// there is none then. `window`: for so long after it was cancelled.
+    fn only_call(&self, window: Duration) -> Option<&Exchange> {
+        let mut cancelled = self.cancelled_calls.iter().map(|(_, at)| at).chain(&self.forgotten_call);
+        self.pending.only_call().filter(|_| !cancelled.any(|at| at.elapsed() < window))
     }
 
     /// The call that a question belongs to, if that is certain.
     fn asking_call(&self, origin: Origin) -> Option<Exchange> {
         match origin {
             // A question on a pipe names no request.
-            Origin::Pipe => self.only_call().cloned(),
+            Origin::Pipe => self.only_call(CANCELLED_CALL_ASKS).cloned(),
             Origin::Stream(id) => self.pending.get(id)?.exchange.clone(),
             // The stream of a call would have been the place for a question of that call.
             Origin::Unassociated => None,

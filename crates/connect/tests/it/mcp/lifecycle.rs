@@ -51,7 +51,11 @@ async fn a_server_that_cannot_start_says_why_and_harms_no_other() {
     wait_for("the good server", || (good() == SourceConnection::Connected).then_some(())).await;
     text(&hub, "good__pid", json!({})).await;
     let error = wait_for("the reason", || hub.source("bad").unwrap().info().status.last_error).await;
-    assert!(error.contains("no licence"), "{error}");
+    // What its program writes is for administrators: it may say something about the calls of others.
+    assert!(error.contains("exited with code 7") && !error.contains("no licence"), "{error}");
+    let info = hub.source("bad").unwrap().info();
+    assert_eq!(info.admin_details["lastStderr"], "cannot start: no licence");
+    assert!(!serde_json::to_string(&info).unwrap().contains("no licence"));
     let error = wait_for("the reason", || hub.source("missing").unwrap().info().status.last_error).await;
     assert!(error.contains("no-such-program"), "{error}");
     assert!(hub.source("bad").unwrap().log_lines().join("\n").contains("no licence"));
@@ -213,6 +217,14 @@ async fn a_busy_address_is_tried_again_when_it_says() {
     let hub = ToolHub::builder().source(source(server.server().protocol(Protocol::Auto))).build().await.unwrap();
     let next = wait_for("the next attempt", || info(&hub).status.next_attempt).await;
     assert!(next >= started + Duration::from_secs(7), "{next} after {started}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_busy_for_its_first_list_keeps_its_session() {
+    let server = HttpServer::start(&["busy-list", "no-get", "tools=count,report"]);
+    let hub = connected(server.server()).await;
+    assert_eq!(text(&hub, "t__count", json!({})).await, "session-1: 1");
+    assert!(text(&hub, "t__report", json!({})).await.contains("busy tools/list"));
 }
 
 #[tokio::test]

@@ -235,3 +235,39 @@ async fn the_processes_that_one_thread_loses_withhold_the_tool_from_this_thread_
     let of_stranger = hub.call("t__exit", json!({})).thread("t1").tenant(stranger).await;
     assert_eq!(of_stranger.error_kind(), Some(ErrorKind::UpstreamUnreachable), "it is called");
 }
+
+#[tokio::test]
+async fn errors_on_the_connection_of_a_thread_or_a_tenant_concern_no_other() {
+    let server = TestServer::new(&tools(&["fail"]));
+    let failing = json!({"code": -32603});
+    let hub = connected(server.server().per_thread()).await;
+    for kind in
+        [ErrorKind::UpstreamError, ErrorKind::UpstreamError, ErrorKind::UpstreamError, ErrorKind::ToolFailedStatus]
+    {
+        let failed = hub.call("t__fail", failing.clone()).thread("t1").await;
+        assert_eq!(failed.error_kind(), Some(kind), "{failed:#?}");
+    }
+    assert_eq!(shared_status(&hub, "t__fail").await, ToolStatus::Available);
+    let hub = connected(server.server()).await;
+    for _ in 0..6 {
+        let failed = hub.call("t__fail", failing.clone()).tenant(Tenant::new("a").unwrap()).await;
+        assert_eq!(failed.error_kind(), Some(ErrorKind::UpstreamError), "{failed:#?}");
+    }
+    assert_eq!(shared_status(&hub, "t__fail").await, ToolStatus::Available);
+}
+
+#[tokio::test]
+async fn a_process_of_a_thread_that_does_not_answer_after_a_timeout_is_replaced() {
+    let server = TestServer::new(&tools(&["pid", "hang"]));
+    let hub = connected(server.server().per_thread()).await;
+    let pid = text(&hub, "t__pid", "t1").await;
+    assert!(std::process::Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+    let given_up = hub.call("t__hang", json!({})).thread("t1").timeout(Duration::from_millis(200)).await;
+    assert_eq!(given_up.error_kind(), Some(ErrorKind::Timeout), "{given_up:#?}");
+    // The time that it has to answer passes at once.
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    tokio::time::resume();
+    assert_ne!(text(&hub, "t__pid", "t1").await, pid);
+    wait_gone(&pid).await;
+}

@@ -20,6 +20,7 @@ use crate::{
 use toolhub_types::{
     event_kind::EventKind,
     status::{Breaker, BreakerCause, EffectiveStatus, StatusEvent},
+    tool::ToolName,
 };
 
 /// What a source uses to change its tools. Holds no reference to the hub.
@@ -62,16 +63,24 @@ impl SourceHandle {
         let (mut built, _) = hub.build_tools(tools);
         built.tools.iter_mut().for_each(|tool| tool.link = Some(self.link.clone()));
         let (registry, states) = (&hub.engine.registry, &hub.engine.services.state);
-        let SourceReplacement { before, after, refused } = registry.replace_source_tools(&self.name, built, states);
+        let replaced = registry.replace_source_tools(&self.name, built, states, &self.stop);
+        let Some(SourceReplacement { before, after, refused }) = replaced else { return Vec::new() };
         hub.finish_change(&before, &after).await;
         refused
     }
 
+    /// Whether a name belongs to another source, which may add a tool of this name.
+    #[must_use]
+    pub fn is_reserved(&self, name: &ToolName) -> bool {
+        self.hub().is_some_and(|hub| hub.engine.registry.other_owner(&self.name, name).is_some())
+    }
+
     /// Replaces what the source brings besides tools. The tools that read it are registered with
-    /// [`replace_tools`](Self::replace_tools).
-    pub fn replace_lists(&self, lists: SourceLists) {
-        if let Some(hub) = self.hub().filter(|_| !self.stop.is_cancelled()) {
-            hub.engine.source_lists.replace(&self.name, Some(lists));
+    /// [`replace_tools`](Self::replace_tools). Returns what is left out, and why: what belongs to another source, or to the hub.
+    pub fn replace_lists(&self, lists: SourceLists) -> Vec<String> {
+        match self.hub().filter(|_| !self.stop.is_cancelled()) {
+            Some(hub) => hub.engine.source_lists.replace(&self.name, lists, &hub.engine.registry),
+            None => Vec::new(),
         }
     }
 

@@ -52,10 +52,12 @@ async fn a_server_that_exits_on_discover_is_reported_with_its_exit() {
 }
 
 #[tokio::test]
-async fn a_server_that_exits_at_once_is_reported_with_its_stderr() {
+async fn a_server_that_exits_at_once_is_reported_and_its_stderr_apart() {
     let options = options();
-    let error = refusal(&["exit"], Era::Legacy, &options).await.to_string();
-    assert!(error.contains("exited with code 7") && error.contains("no licence"), "{error}");
+    let error = refusal(&["exit"], Era::Legacy, &options).await;
+    let text = error.to_string();
+    assert!(text.contains("exited with code 7") && !text.contains("no licence"), "{text}");
+    assert_eq!(error.stderr_line(), Some("cannot start: no licence"));
     assert!(options.logs.last(10)[0].text.contains("no licence"));
 }
 

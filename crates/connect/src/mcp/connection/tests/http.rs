@@ -195,7 +195,7 @@ async fn an_error_may_contain_a_cut_character() {
 
 #[tokio::test]
 async fn a_busy_server_keeps_its_session_and_is_asked_again_when_it_says() {
-    let server = HttpServer::start(&["no-get"]).await;
+    let server = HttpServer::start(&["no-get", "busy-json"]).await;
     let settings = McpServer::from_request("t", server.rest());
     let connections = Connections::new(&settings, LogRing::new(Arc::new(SystemClock)));
     let connection = Arc::new(connections.open(Era::Legacy).await.unwrap_or_else(|error| panic!("{error}")));
@@ -206,13 +206,43 @@ async fn a_busy_server_keeps_its_session_and_is_asked_again_when_it_says() {
     }
     let report = text(&connection, "report", json!({})).await;
     assert_eq!((report.matches("busy ping").count(), report.matches("busy tools/list").count()), (1, 0), "{report}");
-
-    let server = HttpServer::start(&["busy"]).await;
-    for era in [Era::Legacy, Era::Modern] {
-        let error = refusal(server.rest(), era).await;
-        assert!(!error.suggests_legacy() && !error.suggests_modern(), "{error}");
-        assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{error}");
+    // Not for ever.
+    for _ in 0..4 {
+        assert!(!connection.has_ended());
+        pass(Duration::from_secs(8)).await;
+        assert!(!connections.is_healthy().await);
     }
+    assert!(matches!(connection.ended().await.cause, EndCause::Unresponsive));
+
+    for flags in [&["busy"][..], &["busy", "busy-json"], &["busy-initialized"]] {
+        let server = HttpServer::start(flags).await;
+        for era in [Era::Legacy, Era::Modern].into_iter().take(if flags.contains(&"busy") { 2 } else { 1 }) {
+            let error = refusal(server.rest(), era).await;
+            assert!(!error.suggests_legacy() && !error.suggests_modern(), "{flags:?}: {error}");
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{flags:?}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_busy_server_may_be_repeated_and_counts_for_nothing() {
+    for flags in [&["no-get"][..], &["no-get", "busy-json"]] {
+        let server = HttpServer::start(flags).await;
+        let connection = server.connect(Era::Legacy).await;
+        for status in [429, 503] {
+            let failed = result(&connection, "be_busy", json!({"status": status})).await.unwrap_err();
+            assert!(failed.is_busy(), "{flags:?}: {failed:?}");
+            let error = error::request_error(failed, false);
+            assert_eq!((error.counts(), error.retry_after), (false, Some(Duration::from_secs(7))), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_too_busy_for_the_stream_of_a_session_is_asked_again() {
+    let server = HttpServer::start(&["busy-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    connection.list_changes().wait_for(|changes| changes.tools > 0).await.unwrap();
 }
 
 #[tokio::test]

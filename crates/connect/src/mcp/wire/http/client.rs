@@ -26,17 +26,21 @@ use rmcp::{
 };
 use sse_stream::Sse;
 use tokio::sync::mpsc;
+use toolhub_core::clock::{Clock as _, SystemClock};
 
 use super::{
     address::Address,
     response::{Posted, access_lost, content_type},
     stream,
 };
-use crate::mcp::wire::{
-    exchange::{Exchange, HttpFailure, RequestError},
-    lifecycle::{EndCause, Lifecycle},
-    message::Violation,
-    router::{Origin, Router},
+use crate::{
+    mcp::wire::{
+        exchange::{Exchange, HttpFailure, RequestError, is_busy},
+        lifecycle::{EndCause, Lifecycle},
+        message::Violation,
+        router::{Origin, Router},
+    },
+    rest::status_error::retry_after,
 };
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -44,6 +48,11 @@ const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-versi
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How long posting a reply, or ending a session, may take.
 const SIDE_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often, and when, a server that is too busy for a stream is asked again.
+const MAX_BUSY_STREAMS: u32 = 5;
+const MIN_BUSY_DELAY: Duration = Duration::from_secs(1);
+const MAX_BUSY_DELAY: Duration = Duration::from_secs(60);
 
 pub(super) type PostResult = Result<StreamableHttpPostResponse, StreamableHttpError<HttpFailed>>;
 
@@ -160,13 +169,16 @@ impl HttpClient {
         match request {
             Some(request) => self.read_answer(response, &request, session.is_some()).await,
             None => {
-                let status = response.status;
+                let (status, headers) = (response.status, response.headers.clone());
                 drop(response.discard().await);
                 if let Some(cause) = access_lost(status, session.is_some()) {
                     self.0.lifecycle.end(cause);
                 }
                 if status.is_success() {
                     Ok(StreamableHttpPostResponse::Accepted)
+                } else if is_busy(status) {
+                    // It may be the end of the handshake.
+                    Err(self.refused_by_status(None, status, headers, Vec::new()))
                 } else {
                     Err(StreamableHttpError::Client(HttpFailed))
                 }
@@ -212,12 +224,23 @@ impl HttpClient {
         }
         let request = request.filter(|request| self.0.router.is_in_flight(*request));
         let origin = request.map_or(Origin::Unassociated, Origin::Stream);
-        let sent = AtomicBool::new(false);
-        let response = self.0.address.send(Method::GET, Bytes::new(), all, &sent).await;
-        let response = response.map_err(|_| {
-            self.check_address();
-            StreamableHttpError::Client(HttpFailed)
-        })?;
+        let mut waits = 0;
+        let response = loop {
+            let sent = AtomicBool::new(false);
+            let response = self.0.address.send(Method::GET, Bytes::new(), all.clone(), &sent).await;
+            let response = response.map_err(|_| {
+                self.check_address();
+                StreamableHttpError::Client(HttpFailed)
+            })?;
+            if !is_busy(response.status) || waits == MAX_BUSY_STREAMS {
+                break response;
+            }
+            // `rmcp` asks for the stream of a session only once.
+            let wait = retry_after(&response.headers, SystemClock.now()).unwrap_or_default();
+            drop(response.discard().await);
+            tokio::time::sleep(wait.clamp(MIN_BUSY_DELAY, MAX_BUSY_DELAY)).await;
+            waits += 1;
+        };
         let status = response.status;
         let is_stream = content_type(&response.headers).eq_ignore_ascii_case("text/event-stream");
         if status.is_success() && is_stream {
@@ -227,8 +250,8 @@ impl HttpClient {
         if let Some(cause) = access_lost(status, session.is_some()) {
             self.0.lifecycle.end(cause);
         }
-        // Anything but a failure of the server means that there is no such stream, which ends the attempts.
-        Err(if status.is_server_error() {
+        // Anything but a failure of the server, or too much to do, means that there is no such stream, which ends the attempts.
+        Err(if status.is_server_error() || is_busy(status) {
             StreamableHttpError::Client(HttpFailed)
         } else {
             StreamableHttpError::ServerDoesNotSupportSse

@@ -117,15 +117,17 @@ impl HttpClient {
         }
     }
 
-    /// A response with an unsuccessful status. Its body may be a JSON-RPC error, with any id or none.
+    /// A response with an unsuccessful status. Its body may be a JSON-RPC error, with any id or none; that of a busy server says no
+    /// more than the status.
     async fn read_refusal(&self, response: OpenResponse, request: &Posted) -> PostResult {
         let status = response.status;
         let is_json = content_type(&response.headers).eq_ignore_ascii_case("application/json");
-        let is_legacy_refusal = status.is_client_error() && !is_busy(status) && request.is_discover;
+        let is_legacy_refusal = status.is_client_error() && request.is_discover;
         let headers = response.headers.clone();
         let body = response.read(ERROR_LIMIT).await.unwrap_or_default();
         let text = str::from_utf8(&body).ok().filter(|_| is_json).map(surrogates::replace_lone);
         let failure = match text.as_deref().map(message::parse) {
+            _ if is_busy(status) => return Err(self.refused_by_status(Some(request), status, headers, body)),
             Some(Ok(Incoming::Failure { failure, .. })) => failure,
             // A server of the legacy era, probably: `rmcp` takes it for one.
             _ if is_legacy_refusal => JsonRpcFailure {
@@ -133,16 +135,25 @@ impl HttpClient {
                 message: format!("HTTP status {status}"),
                 data: None,
             },
-            _ => {
-                let secrets = self.address().secrets.all.clone();
-                let response = RefusedResponse { status, headers, body, secrets };
-                return Err(self.fail(Some(request), HttpFailure::Status(Box::new(response))));
-            }
+            _ => return Err(self.refused_by_status(Some(request), status, headers, body)),
         };
         match self.router().refuse(request.id, failure) {
             Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, None)),
             None => Err(StreamableHttpError::Client(HttpFailed)),
         }
+    }
+
+    /// A message failed with a status.
+    pub(super) fn refused_by_status(
+        &self,
+        request: Option<&Posted>,
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> StreamableHttpError<HttpFailed> {
+        let secrets = self.address().secrets.all.clone();
+        let response = RefusedResponse { status, headers, body, secrets };
+        self.fail(request, HttpFailure::Status(Box::new(response)))
     }
 }
 
