@@ -219,13 +219,13 @@ mod tests {
 
     /// What is shown of one difference, without colours.
     fn shown(before: Option<Value>, after: Option<Value>, width: Option<usize>) -> Vec<String> {
-        let mut difference = json!({"path": "description"});
+        let mut difference = json!({"path": "d"});
         [("before", before), ("after", after)].into_iter().for_each(|(key, value)| {
             if let Some(value) = value {
                 difference[key] = value;
             }
         });
-        let change = json!({"name": "echo", "isNew": false, "differences": [difference]});
+        let change = json!({"name": "e", "isNew": false, "differences": [difference]});
         let text = render_changes(&[change], &Printer { width, ..Printer::default() });
         let text = anstream::adapter::strip_str(&text).to_string();
         text.lines().skip(2).map(String::from).collect()
