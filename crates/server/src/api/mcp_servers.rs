@@ -202,11 +202,11 @@ async fn changes(
 struct ApproveBody {
     /// The tools, by their names at the server. Without this and `digests`, all that wait.
     #[serde(default, deserialize_with = "present")]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(with = "Vec<String>", skip_serializing_if = "Option::is_none")]
     tools: Option<Vec<String>>,
     /// Tools with the digests of their definitions, as `changes` shows them: a definition that has changed again is not approved.
     #[serde(default, deserialize_with = "present")]
-    #[schemars(with = "BTreeMap<String, String>")]
+    #[schemars(with = "BTreeMap<String, String>", skip_serializing_if = "Option::is_none")]
     digests: Option<BTreeMap<String, String>>,
 }
 

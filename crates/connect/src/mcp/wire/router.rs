@@ -423,11 +423,9 @@ impl State {
     /// The call that a question belongs to, if that is certain.
     fn asking_call(&self, origin: Origin) -> Option<Exchange> {
         match origin {
-            // A question on a pipe names no request.
-            Origin::Pipe => self.only_call(CANCELLED_CALL_ASKS).cloned(),
+            // A question on a pipe or on the stream of a session names no request. Servers made with the TypeScript SDK ask there.
+            Origin::Pipe | Origin::Unassociated => self.only_call(CANCELLED_CALL_ASKS).cloned(),
             Origin::Stream(id) => self.pending.get(id)?.exchange.clone(),
-            // The stream of a call would have been the place for a question of that call.
-            Origin::Unassociated => None,
         }
     }
 }
