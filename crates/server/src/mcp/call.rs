@@ -3,29 +3,30 @@
 //! In: the parameters of `tools/call`. Out: a result of the protocol. The call passes the pipeline like any other; a client that
 //! cancels, or closes the stream of its request, cancels the call, unless it has an idempotency key.
 
+mod client_call;
 mod tasks;
+mod thread;
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use rmcp::{
     ErrorData, RoleServer,
-    model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InputRequests, InputRequiredResult,
-        ProtocolVersion, RequestMetaObject,
-    },
+    model::{CallToolRequestParams, CallToolResponse, InputRequests, InputRequiredResult, ProtocolVersion},
     service::RequestContext,
 };
 use serde_json::{Map, Value};
 use toolhub_core::{
-    Approval, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, InputKind, InputRequest,
-    Outcome, Sealer, Tool, ToolHub, TraceContext,
+    Approval, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, InputRequest, Outcome,
+    Sealer, ToolHub, TraceContext,
     backend::StoreError,
     clock::{Clock, SystemClock},
-    ids::ThreadId,
 };
 
+use client_call::ClientCall;
 pub(super) use tasks::InteractiveTasks;
+pub(super) use thread::{THREAD_ARGUMENT, THREAD_META, named_thread};
+use thread::{parse_thread, takes_thread_argument};
 
 use super::{
     approvals::{self, ApprovalForms, Decision, FORM_KEY},
@@ -39,10 +40,6 @@ use super::{
 };
 use crate::settings::{McpApproval, McpMode};
 
-/// The argument that names a thread where nothing else does.
-pub(super) const THREAD_ARGUMENT: &str = "thread_id";
-/// `_meta` key of the thread of a call.
-pub(super) const THREAD_META: &str = "dev.toolhub/threadId";
 /// `_meta` key of the idempotency key of a call.
 const IDEMPOTENCY_META: &str = "dev.toolhub/idempotencyKey";
 
@@ -311,53 +308,6 @@ enum CallProgress {
     Suspended(CallToolResponse),
 }
 
-/// A call of a client, as its request describes it.
-struct ClientCall<'a> {
-    request: &'a McpRequest,
-    context: &'a RequestContext<RoleServer>,
-    tool: &'a Tool,
-    arguments: Value,
-    thread: Option<ThreadId>,
-    /// Whether the client named no thread.
-    is_minted: bool,
-    /// What the client can be asked for.
-    accepted: Vec<InputKind>,
-    /// Answers that came with the call, before its tool has asked, by key.
-    early_answers: Map<String, Value>,
-    /// Whether its user may approve the call in a form.
-    may_ask: bool,
-    /// Whether the client looks up calls that take long.
-    may_be_task: bool,
-}
-
-impl ClientCall<'_> {
-    fn owner(&self) -> CallOwner {
-        let principal = &self.request.principal;
-        CallOwner { tenant: principal.tenant.clone(), caller: principal.caller.clone() }
-    }
-
-    /// What the state of its approval is bound to.
-    fn binding(&self) -> String {
-        let named = self.thread.as_ref().filter(|_| !self.is_minted);
-        approvals::binding(self.request, self.tool, named, &self.arguments)
-    }
-
-    fn result(&self, outcome: &Outcome) -> Result<CallToolResponse, ErrorData> {
-        self.complete(outcome).map(CallToolResponse::Complete)
-    }
-
-    fn complete(&self, outcome: &Outcome) -> Result<CallToolResult, ErrorData> {
-        result::of(outcome, Some(self.tool), self.request, self.is_minted)
-    }
-
-    /// The result of a call whose user was asked to approve it and did not decide.
-    fn undecided(&self, outcome: &Outcome, reason: &str) -> Result<CallToolResponse, ErrorData> {
-        let mut result = self.complete(outcome)?;
-        result.content.push(ContentBlock::text(reason));
-        Ok(CallToolResponse::Complete(result))
-    }
-}
-
 /// Refuses a call that failed because its client has not declared a capability. Only the modern era has a word for that.
 pub(super) fn check_capabilities(
     outcome: &Outcome,
@@ -407,29 +357,4 @@ fn notifier(request: &McpRequest, context: &RequestContext<RoleServer>) -> Updat
         request.session.as_ref().map(|session| session.log_level())
     };
     UpdateNotifier::new(context.peer.clone(), context.meta.get_progress_token(), level)
-}
-
-/// The thread that the address, the request or the session names.
-pub(super) fn named_thread(request: &McpRequest, meta: &RequestMetaObject) -> Result<Option<ThreadId>, ErrorData> {
-    if let Some(thread) = &request.thread {
-        return Ok(Some(thread.clone()));
-    }
-    match meta.get(THREAD_META) {
-        Some(value) => parse_thread(value, &format!("_meta.{THREAD_META}")).map(Some),
-        None => Ok(request.fixed_thread().cloned()),
-    }
-}
-
-fn parse_thread(value: &Value, place: &str) -> Result<ThreadId, ErrorData> {
-    let thread = value.as_str().and_then(|id| ThreadId::new(id).ok());
-    thread.ok_or_else(|| {
-        let text = format!("`{place}` must have 1 to 128 letters, digits, `.`, `_`, `:` or `-`");
-        ErrorData::invalid_params(text, None)
-    })
-}
-
-/// Whether a call may name its thread in its arguments.
-fn takes_thread_argument(tool: &Tool) -> bool {
-    let properties = tool.definition.parameters.get("properties");
-    tool.needs_thread() && properties.is_none_or(|properties| properties.get(THREAD_ARGUMENT).is_none())
 }

@@ -1,0 +1,58 @@
+//! A call as the request of its client describes it, and what its outcome becomes.
+
+use rmcp::{
+    ErrorData, RoleServer,
+    model::{CallToolResponse, CallToolResult, ContentBlock},
+    service::RequestContext,
+};
+use serde_json::{Map, Value};
+use toolhub_core::{InputKind, Outcome, Tool, ids::ThreadId};
+
+use super::super::{approvals, interactive_calls::CallOwner, request::McpRequest, result};
+
+/// A call of a client, as its request describes it.
+pub(super) struct ClientCall<'a> {
+    pub(super) request: &'a McpRequest,
+    pub(super) context: &'a RequestContext<RoleServer>,
+    pub(super) tool: &'a Tool,
+    pub(super) arguments: Value,
+    pub(super) thread: Option<ThreadId>,
+    /// Whether the client named no thread.
+    pub(super) is_minted: bool,
+    /// What the client can be asked for.
+    pub(super) accepted: Vec<InputKind>,
+    /// Answers that came with the call, before its tool has asked, by key.
+    pub(super) early_answers: Map<String, Value>,
+    /// Whether its user may approve the call in a form.
+    pub(super) may_ask: bool,
+    /// Whether the client looks up calls that take long.
+    pub(super) may_be_task: bool,
+}
+
+impl ClientCall<'_> {
+    pub(super) fn owner(&self) -> CallOwner {
+        let principal = &self.request.principal;
+        CallOwner { tenant: principal.tenant.clone(), caller: principal.caller.clone() }
+    }
+
+    /// What the state of its approval is bound to.
+    pub(super) fn binding(&self) -> String {
+        let named = self.thread.as_ref().filter(|_| !self.is_minted);
+        approvals::binding(self.request, self.tool, named, &self.arguments)
+    }
+
+    pub(super) fn result(&self, outcome: &Outcome) -> Result<CallToolResponse, ErrorData> {
+        self.complete(outcome).map(CallToolResponse::Complete)
+    }
+
+    fn complete(&self, outcome: &Outcome) -> Result<CallToolResult, ErrorData> {
+        result::of(outcome, Some(self.tool), self.request, self.is_minted)
+    }
+
+    /// The result of a call whose user was asked to approve it and did not decide.
+    pub(super) fn undecided(&self, outcome: &Outcome, reason: &str) -> Result<CallToolResponse, ErrorData> {
+        let mut result = self.complete(outcome)?;
+        result.content.push(ContentBlock::text(reason));
+        Ok(CallToolResponse::Complete(result))
+    }
+}
