@@ -10,6 +10,7 @@ mod grant_store;
 mod lookup;
 mod pending;
 mod record;
+mod reservations;
 mod waiters;
 
 use std::{
@@ -25,6 +26,8 @@ use grant_store::grant_write;
 use pending::PendingApprovals;
 pub use record::{Answer, Approval};
 pub(crate) use record::{ToolVersion, binding, current_binding, partition};
+pub use reservations::ApprovalReservation;
+use reservations::ReservedApprovals;
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use waiters::ApprovalWaiters;
 
@@ -59,6 +62,8 @@ pub(crate) struct Approvals {
     sealer: Sealer,
     /// The calls of this node that wait for an answer.
     waiters: ApprovalWaiters,
+    /// Those whose answer one caller is about to use.
+    reserved: ReservedApprovals,
     pending: PendingApprovals,
     /// Where people read approvals, for the log.
     page_url: OnceLock<String>,
@@ -98,6 +103,7 @@ impl Approvals {
             redactor,
             sealer,
             waiters: ApprovalWaiters::default(),
+            reserved: ReservedApprovals::default(),
             pending: PendingApprovals::default(),
             page_url: OnceLock::new(),
         }

@@ -2,6 +2,7 @@
 //!
 //! Plain data. `pipeline.rs` turns a call into its outcome.
 
+mod approval_reuse;
 mod batch_progress;
 mod head;
 mod input;
@@ -11,6 +12,7 @@ mod request;
 mod updates;
 mod wait;
 
+pub use approval_reuse::ApprovalReuse;
 pub(crate) use batch_progress::{BatchProgress, BatchStages, outcomes, receipts};
 pub(crate) use head::CallHead;
 pub use input::{InputError, InputHandler, InputKind, InputRequest};

@@ -42,10 +42,12 @@ pub mod tasks;
 pub mod testing;
 mod threads;
 
-pub use approvals::{Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, Grant, GrantScope};
+pub use approvals::{
+    Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalReservation, ApprovalState, Grant, GrantScope,
+};
 pub use artifact::Artifact;
 pub use batched_records::JournalStats;
-pub use call::{CallReceipt, InputError, InputHandler, InputKind, InputRequest, ReportError};
+pub use call::{ApprovalReuse, CallReceipt, InputError, InputHandler, InputKind, InputRequest, ReportError};
 pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, INPUT_TIMEOUT, Job, Reply, Tool};
 pub use futures_core::Stream;
 pub use handler::{

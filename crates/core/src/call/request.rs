@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{CallHead, CallerWait, InputHandler, UpdateSink};
+use super::{ApprovalReuse, CallHead, CallerWait, InputHandler, UpdateSink};
 use crate::argument_memory::ArgumentMemoryPermit;
 use toolhub_types::{ids::IdError, json::CompactJson};
 
@@ -34,6 +34,8 @@ pub(crate) struct Call {
     pub(crate) approval_until: Option<Instant>,
     /// It is refused if it needs an approval that no grant gives.
     pub(crate) refuses_approval: bool,
+    /// Which approvals of identical calls it may use.
+    pub(crate) approval_reuse: ApprovalReuse,
     /// Cancels the call.
     pub(crate) cancel: Option<CancellationToken>,
     /// Where progress and log lines of its tool go.
@@ -65,6 +67,7 @@ impl Call {
             wait: CallerWait::default(),
             approval_until: None,
             refuses_approval: false,
+            approval_reuse: ApprovalReuse::default(),
             cancel: None,
             updates: None,
             input: None,

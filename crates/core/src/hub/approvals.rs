@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ToolHub;
 use crate::{
-    approvals::{Answer, Approval, ApprovalError, Grant, GrantScope, current_binding},
+    approvals::{Answer, Approval, ApprovalError, ApprovalReservation, Grant, GrantScope, current_binding},
     execution::Tool,
     registry::ToolFilter,
 };
@@ -130,6 +130,13 @@ impl ToolHub {
         approval.expires_at = now + approval.expires_at.since(approval.asked_at);
         approval.answer = Some(answer);
         approvals.answer(stored, approval, grant).await.map(|approval| self.with_current_state(approval))
+    }
+
+    /// Reserves the answer of an approval: until the returned value is dropped, calls on this node leave it to the call that
+    /// [names](crate::ApprovalReuse::Only) the approval. For a caller that answers the approval of its own call and then makes the
+    /// call again.
+    pub fn reserve_approval(&self, id: ApprovalId) -> ApprovalReservation {
+        self.engine.approvals.reserve(id)
     }
 
     /// Sets where people read approvals, as `{url}/{id}`, for the log. Only the first call has an effect.

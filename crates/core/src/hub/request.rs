@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    call::{Call, CallHead, CallReceipt, InputHandler, UpdateSink},
+    call::{ApprovalReuse, Call, CallHead, CallReceipt, InputHandler, UpdateSink},
     engine::Engine,
     pipeline::{self, Submission},
     registry::Tools,
@@ -159,6 +159,12 @@ impl<'hub> CallRequest<'hub> {
     /// Requests no approval: if one is required that no grant gives, the call ends with `forbidden`.
     pub fn refuse_approval(mut self) -> Self {
         self.submission.call.refuses_approval = true;
+        self
+    }
+
+    /// Sets which approvals of earlier, identical calls the call may use. Default: all.
+    pub fn reuse_approvals(mut self, reuse: ApprovalReuse) -> Self {
+        self.submission.call.approval_reuse = reuse;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalState, GrantScope, Rule,
+    Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalReuse, ApprovalState, GrantScope, Rule,
     backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::Timestamp,
     events::EventKind,
@@ -176,6 +176,50 @@ async fn a_no_is_told_once_and_then_the_question_may_be_asked_again() {
     let repeated = shop.order(2).no_wait().await;
     repeated.assert_error(ErrorKind::ApprovalRequired);
     assert_ne!(repeated.error.unwrap().approval(), Some(id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_may_keep_its_approval_apart_from_those_of_identical_calls() {
+    let shop = shop().await;
+    let call = |reuse| shop.order(2).no_wait().reuse_approvals(reuse);
+    let ask = async |reuse| call(reuse).await.error.unwrap().approval().unwrap();
+    let one = ask(ApprovalReuse::Answered).await;
+    let other = ask(ApprovalReuse::Answered).await;
+    assert_ne!(one, other, "each has a request of its own");
+    assert_eq!(ask(ApprovalReuse::Only(one)).await, one);
+    // A reserved answer is left to the call that names it.
+    let reservation = shop.hub.reserve_approval(one);
+    assert_eq!(reservation.id(), one);
+    shop.resolve(one, ApprovalOutcome::ProceedOnce).await;
+    assert_eq!(ask(ApprovalReuse::Only(other)).await, other);
+    assert_ne!(ask(ApprovalReuse::Answered).await, one);
+    shop.order(2).no_wait().await.assert_error(ErrorKind::ApprovalRequired);
+    let done = call(ApprovalReuse::Only(one)).await;
+    done.assert_success();
+    assert_eq!(done.approval, Some(one));
+    // A denial counts for the call that names it, whatever was granted since.
+    shop.resolve(other, ApprovalOutcome::Cancel).await;
+    let third = ask(ApprovalReuse::Only(one)).await;
+    shop.resolve(third, ApprovalOutcome::ProceedAlways).await;
+    call(ApprovalReuse::Only(other)).await.assert_error(ErrorKind::ApprovalDenied);
+    call(ApprovalReuse::Answered).await.assert_success();
+    assert_eq!(shop.executed_arguments().len(), 2);
+    drop(reservation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_used_by_an_identical_call_once_its_reservation_ends() {
+    let shop = shop().await;
+    let call = || shop.order(2).no_wait().reuse_approvals(ApprovalReuse::Answered);
+    let id = call().await.error.unwrap().approval().unwrap();
+    let reservation = shop.hub.reserve_approval(id);
+    shop.resolve(id, ApprovalOutcome::ProceedOnce).await;
+    call().await.assert_error(ErrorKind::ApprovalRequired);
+    drop(reservation);
+    call().await.assert_success();
+    // A repetition with the same idempotency key is the same call, and has the same request.
+    let keyed = async || call().idempotency_key("k").await.error.unwrap().approval();
+    assert_eq!(keyed().await, keyed().await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     approvals::{self, Approval, Approvals, StoredApproval},
+    call::ApprovalReuse,
     engine::Engine,
     execution::CallEnvelope,
     pipeline::{Allowed, Found, Valid, open, validate},
@@ -38,6 +39,9 @@ pub(super) async fn ask_for_approval(
 ) -> Result<Allowed, CallError> {
     let approvals = &engine.approvals;
     let (tenant, thread) = (envelope.call.tenant.clone(), envelope.call.thread.clone());
+    if let Some(denial) = own_denial(engine, &envelope).await? {
+        return Err(denied_error(approvals, &envelope, &denial).await);
+    }
     if approvals.is_granted(envelope.tool.version(), &tenant, thread.as_ref(), &requirement.rule).await? {
         withdraw_approval(engine, &envelope).await;
         return Ok(Allowed(envelope));
@@ -117,6 +121,15 @@ pub(super) async fn ask_for_approval(
     }
 }
 
+/// The denial of the approval that the call names.
+async fn own_denial(engine: &Engine, envelope: &CallEnvelope) -> Result<Option<StoredApproval>, CallError> {
+    let ApprovalReuse::Only(id) = envelope.call.approval_reuse else { return Ok(None) };
+    let found = engine.approvals.find(&envelope.call.tenant, id).await?;
+    let now = engine.services.clock.now();
+    let binding = approvals::binding(&envelope.call, envelope.tool.version());
+    Ok(found.filter(|found| found.approval.is_undelivered_denial(now) && found.approval.binding == binding))
+}
+
 /// Summarizes an earlier approval request for the choice.
 fn earlier_approval<'a>(
     engine: &Engine,
@@ -135,14 +148,18 @@ fn earlier_approval<'a>(
     } else {
         EarlierState::Closed
     };
+    let is_same_call = approval.call_id == call.id || (same_key && call.idempotency_key.is_some());
+    let is_reserved =
+        call.approval_reuse != ApprovalReuse::Only(approval.id) && engine.approvals.is_reserved(approval.id);
+    let is_excluded = !is_same_call && call.approval_reuse.excludes(approval.id, state == EarlierState::Pending);
     EarlierApproval {
         request: stored,
         state,
-        is_same_call: approval.call_id == call.id || (same_key && call.idempotency_key.is_some()),
+        is_same_call,
         same_key,
-        is_claimed: engine.live_calls.contains(approval.call_id),
+        is_claimed: is_reserved || engine.live_calls.contains(approval.call_id),
         has_waiter: engine.approvals.has_waiter(approval.id),
-        is_foreign: envelope.pending_approval().is_some_and(|pending_id| pending_id != approval.id),
+        is_foreign: is_excluded || envelope.pending_approval().is_some_and(|pending_id| pending_id != approval.id),
     }
 }
 

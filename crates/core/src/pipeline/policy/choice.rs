@@ -13,11 +13,11 @@ pub(super) struct EarlierApproval<T> {
     pub(super) is_same_call: bool,
     /// It was requested with the same idempotency key, or both without one.
     pub(super) same_key: bool,
-    /// The call that requested it is live on this node, so the answer belongs to that call.
+    /// The answer belongs to another call: the one that requested it is live on this node, or it is reserved.
     pub(super) is_claimed: bool,
     /// A call on this node waits for its answer.
     pub(super) has_waiter: bool,
-    /// This call resumes after a restart, and had requested another approval than this one.
+    /// This call may not use it, or had requested another one before a restart.
     pub(super) is_foreign: bool,
 }
 
