@@ -30,6 +30,7 @@ use crate::{
     settings::{Auth, KeySetting, Settings},
 };
 pub use encoding::NewKey;
+pub(crate) use encoding::random_text;
 pub(crate) use store::{KeyStore, Record};
 
 /// Why a key of the config is not valid.

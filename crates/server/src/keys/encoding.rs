@@ -78,8 +78,8 @@ pub(crate) fn parse_hash(hash: &str) -> Option<Digest> {
     Some(digest)
 }
 
-/// Random letters and digits, uniformly distributed.
-fn random_text(len: usize) -> std::io::Result<String> {
+/// Random letters and digits of the operating system, uniformly distributed, which cannot be guessed.
+pub(crate) fn random_text(len: usize) -> std::io::Result<String> {
     let mut text = String::with_capacity(len);
     let mut bytes = [0; 64];
     while text.len() < len {

@@ -72,10 +72,7 @@ impl ApprovalForms {
 
     /// The form about an approval; `None` if it cannot show the whole call.
     pub(super) fn form(&self, approval: &Approval, tool: &Tool) -> Option<InputRequest> {
-        let arguments = visible(&approval.arguments.to_string());
-        if arguments.len() > MAX_SHOWN_ARGUMENTS {
-            return None;
-        }
+        let arguments = shown(&approval.arguments)?;
         let has_server = tool.definition.origin.is_some();
         let choices: Vec<_> = CHOICES
             .iter()
@@ -213,6 +210,11 @@ const CHOICES: [(ApprovalOutcome, &str); 6] = [
     (ApprovalOutcome::ModifyWithEditor, "Allow with changed arguments"),
     (ApprovalOutcome::Cancel, "Do not allow"),
 ];
+
+/// Arguments as a form shows them; `None` if they are too long for it.
+pub(super) fn shown(arguments: &Value) -> Option<String> {
+    Some(visible(&arguments.to_string())).filter(|text| text.len() <= MAX_SHOWN_ARGUMENTS)
+}
 
 /// A text in which nothing is invisible.
 fn visible(text: &str) -> String {

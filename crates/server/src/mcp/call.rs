@@ -17,7 +17,7 @@ use rmcp::{
 };
 use serde_json::{Map, Value};
 use toolhub_core::{
-    Approval, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, InputRequest, Outcome,
+    Approval, ApprovalState, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, Outcome,
     Sealer, ToolHub, TraceContext,
     backend::StoreError,
     clock::{Clock, SystemClock},
@@ -31,7 +31,7 @@ use thread::{parse_thread, takes_thread_argument};
 use super::{
     approvals::{self, ApprovalForms, Decision, FORM_KEY},
     input::{ClientInput, MissingInput, accepted_kinds, to_result},
-    interactive_calls::{CallOwner, CallStep, InteractiveCall, SuspendedCalls},
+    interactive_calls::{CallStep, InteractiveCall, ResumeKey, SuspendedCalls},
     request::McpRequest,
     result,
     search::{self, SearchCall},
@@ -88,30 +88,32 @@ impl Calls {
             };
         }
         let accepted = accepted_kinds(context.client_capabilities().as_ref());
+        let arguments = Value::Object(arguments);
         let mut call = ClientCall {
             is_minted: thread.is_none(),
-            may_ask: self.forms.may_ask(&request, &accepted),
+            may_ask: self.forms.may_ask(&request, &accepted) && approvals::shown(&arguments).is_some(),
             may_be_task: is_modern(&context) && context.client_capabilities().is_some_and(|it| it.supports_tasks()),
-            arguments: Value::Object(arguments),
+            arguments,
             request: &request,
             tool: &tool,
             context: &context,
             thread,
             accepted,
             early_answers: Map::new(),
+            own_approval: None,
         };
         let answers = params.input_responses.unwrap_or_default();
         match params.request_state {
             Some(state) if Sealer::is_token(&state) => {
                 let form = answers.get(FORM_KEY).cloned().unwrap_or_default();
                 match self.decide_sealed(&state, &mut call, &form).await? {
-                    Decision::Decided => self.make(&call).await,
+                    Decision::Decided => self.make(&mut call).await,
                     Decision::Undecided(reason) => self.make_without_form(call, &reason).await,
                     Decision::TooLate => Err(start_again("this call was decided before")),
                 }
             }
             Some(state) => {
-                let mut running = self.resume(&state, &call.owner(), call.tool.definition.name.as_str())?;
+                let mut running = self.resume(&state, &call.resume_key())?;
                 running.answer(answers.into_iter().collect());
                 match self.drive(running, &call).await? {
                     CallProgress::Ended(outcome) => call.result(&outcome),
@@ -120,13 +122,13 @@ impl Calls {
             }
             None => {
                 call.early_answers = answers.into_iter().collect();
-                self.make(&call).await
+                self.make(&mut call).await
             }
         }
     }
 
     /// Makes a call, and asks its caller to approve it if it must and may.
-    async fn make(&self, call: &ClientCall<'_>) -> Result<CallToolResponse, ErrorData> {
+    async fn make(&self, call: &mut ClientCall<'_>) -> Result<CallToolResponse, ErrorData> {
         for round in 1.. {
             let outcome = match self.make_once(call).await? {
                 CallProgress::Ended(outcome) => outcome,
@@ -135,7 +137,14 @@ impl Calls {
             if round > MAX_FORMS {
                 return call.result(&outcome);
             }
-            let Some((approval, form)) = self.approval_form(call, &outcome).await? else {
+            let Some(approval) = self.required_approval(call, &outcome).await? else {
+                return call.result(&outcome);
+            };
+            // Decided since: the same call made again uses the decision, or asks again.
+            if approval.state != ApprovalState::Pending {
+                continue;
+            }
+            let Some(form) = self.forms.form(&approval, call.tool) else {
                 return call.result(&outcome);
             };
             if is_modern(call.context) {
@@ -143,6 +152,7 @@ impl Calls {
                 let (requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
                 return Ok(CallToolResponse::InputRequired(InputRequiredResult::new(Some(requests), Some(state))));
             }
+            call.own_approval = Some(self.hub.reserve_approval(approval.id));
             let input = ClientInput { client: call.context.peer.clone(), accepted: call.accepted.clone() };
             let time_left = approval.expires_at.since(SystemClock.now());
             let answer = tokio::select! {
@@ -197,19 +207,11 @@ impl Calls {
         Ok(CallProgress::Ended(Box::new(outcome)))
     }
 
-    /// The form about the approval that a call needs, if its caller may be asked.
-    async fn approval_form(
-        &self,
-        call: &ClientCall<'_>,
-        outcome: &Outcome,
-    ) -> Result<Option<(Approval, InputRequest)>, ErrorData> {
+    /// The approval that a call needs, if its user may be asked.
+    async fn required_approval(&self, call: &ClientCall<'_>, outcome: &Outcome) -> Result<Option<Approval>, ErrorData> {
         let error = outcome.error.as_ref().filter(|error| call.may_ask && error.kind == ErrorKind::ApprovalRequired);
         let Some(id) = error.and_then(CallError::approval) else { return Ok(None) };
-        let approval = self.hub.approval(&call.request.principal.tenant, id).await.map_err(store_fault)?;
-        Ok(approval.and_then(|approval| {
-            let form = self.forms.form(&approval, call.tool)?;
-            Some((approval, form))
-        }))
+        self.hub.approval(&call.request.principal.tenant, id).await.map_err(store_fault)
     }
 
     /// Decides an approval by a form that was sent back with its state.
@@ -219,24 +221,21 @@ impl Calls {
             return Err(start_again("the state was changed, is too old, or belongs to another call"));
         };
         call.thread = sealed.thread;
+        call.own_approval = Some(self.hub.reserve_approval(sealed.approval));
         self.forms.decide(sealed.approval, form, call.request).await.map_err(store_fault)
     }
 
     /// Takes a call that waits for answers of this caller.
-    pub(super) fn resume(&self, state: &str, owner: &CallOwner, tool: &str) -> Result<InteractiveCall, ErrorData> {
-        let running = self.suspended.take(state, owner);
-        let running = running.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        if running.tool() == tool {
-            return Ok(running);
-        }
-        // Dropped, and so cancelled: its caller has lost its state.
-        Err(start_again("the state belongs to the call of another tool"))
+    pub(super) fn resume(&self, state: &str, key: &ResumeKey) -> Result<InteractiveCall, ErrorData> {
+        self.suspended.take(state, key).map_err(|error| ErrorData::invalid_params(error.to_string(), None))
     }
 
-    /// Follows a call until it ends or asks its caller.
+    /// Follows a call until it ends, asks its caller, or becomes a task.
     async fn drive(&self, mut running: InteractiveCall, call: &ClientCall<'_>) -> Result<CallProgress, ErrorData> {
         let mut notifier = notifier(call.request, call.context);
         let mut updates = Box::pin(running.handle().updates());
+        let may_be_task = call.may_be_task && running.is_detached();
+        let mut takes_long = std::pin::pin!(tokio::time::sleep(self.task_after));
         loop {
             let step = tokio::select! {
                 biased;
@@ -245,6 +244,7 @@ impl Calls {
                     continue;
                 }
                 step = running.next() => step,
+                () = &mut takes_long, if may_be_task => return self.become_task(running, call).await,
                 // Dropping the call cancels it, unless it has an idempotency key.
                 () = call.context.ct.cancelled() => return Err(cancelled()),
             };
@@ -260,20 +260,27 @@ impl Calls {
             if requests.is_empty() {
                 continue;
             }
-            let result = self.suspend(running, requests, call.owner())?;
-            return Ok(CallProgress::Suspended(CallToolResponse::InputRequired(result)));
+            match self.suspend(running, requests, call.resume_key()) {
+                Ok(result) => return Ok(CallProgress::Suspended(CallToolResponse::InputRequired(result))),
+                Err(declined) => running = *declined,
+            }
         }
     }
 
     /// Keeps a call that asked its caller. Returns the answer to the request that ends with it.
+    ///
+    /// # Errors
+    /// The call, whose requests are declined, if too many calls wait for an answer.
     pub(super) fn suspend(
         &self,
         call: InteractiveCall,
         requests: InputRequests,
-        owner: CallOwner,
-    ) -> Result<InputRequiredResult, ErrorData> {
-        let parked = self.suspended.park(owner, call);
-        let state = parked.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        key: ResumeKey,
+    ) -> Result<InputRequiredResult, Box<InteractiveCall>> {
+        let state = self.suspended.park(key, call).map_err(|mut call| {
+            call.decline_all();
+            call
+        })?;
         Ok(InputRequiredResult::new(Some(requests), Some(state.to_string())))
     }
 
@@ -281,6 +288,7 @@ impl Calls {
         let (principal, meta) = (&call.request.principal, &call.context.meta);
         let request = self.hub.call(call.tool.definition.name.as_str(), call.arguments.clone());
         let mut request = request.tenant(principal.tenant.clone()).caller(principal.caller.clone());
+        request = request.reuse_approvals(call.approval_reuse());
         if !call.may_be_task {
             request = request.no_wait();
         }

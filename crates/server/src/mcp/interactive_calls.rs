@@ -12,13 +12,17 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::Instant,
 };
-use toolhub_core::{BoxFuture, CallHandle, CallRequest, INPUT_TIMEOUT, InputHandler, InputKind, InputRequest, Outcome};
+use tokio_util::sync::DropGuard;
+use toolhub_core::{
+    BoxFuture, CallHandle, CallReceipt, CallRequest, CancellationToken, INPUT_TIMEOUT, InputHandler, InputKind,
+    InputRequest, Outcome,
+};
 
 #[cfg(test)]
 pub(crate) use suspended::ResumeError;
-pub(crate) use suspended::{CallOwner, SuspendedCalls};
+pub(crate) use suspended::{ResumeKey, SuspendedCalls};
 
-use super::input::MissingInput;
+use super::{approvals::FORM_KEY, input::MissingInput};
 
 /// How long a request may be open. A little less than the hub waits, so that the tool hears that its caller declined.
 const ANSWER_TIMEOUT: Duration = INPUT_TIMEOUT.saturating_sub(Duration::from_secs(1));
@@ -35,6 +39,10 @@ pub(crate) struct InteractiveCall {
     /// Answers that came with the call, before its tool has asked.
     early: Map<String, Value>,
     missing: Arc<MissingInput>,
+    /// Whether it is in the journal while it runs, so that it can be looked up.
+    is_detached: bool,
+    /// Cancels a detached call whose caller does not know it yet.
+    cancel: Option<DropGuard>,
 }
 
 /// How far a call has come.
@@ -85,7 +93,47 @@ impl InteractiveCall {
         let (queue, incoming) = mpsc::channel(MAX_OPEN_REQUESTS);
         let missing = Arc::<MissingInput>::default();
         let handle = request.input(Arc::new(InputQueue { accepted, queue, missing: missing.clone() })).start();
-        Self { handle, incoming, open: BTreeMap::new(), last_key: 0, early: Map::new(), missing }
+        Self {
+            handle,
+            incoming,
+            open: BTreeMap::new(),
+            last_key: 0,
+            early: Map::new(),
+            missing,
+            is_detached: false,
+            cancel: None,
+        }
+    }
+
+    /// Starts a call that its caller may look up later. Until it is [released](Self::release), dropping this value cancels it,
+    /// unless it has an idempotency key.
+    pub(crate) fn start_detached(request: CallRequest<'_>, accepted: Vec<InputKind>, is_keyed: bool) -> Self {
+        let cancel = CancellationToken::new();
+        let call = Self::start(request.detached().cancel_on(&cancel), accepted);
+        Self { is_detached: true, cancel: (!is_keyed).then(|| cancel.drop_guard()), ..call }
+    }
+
+    pub(crate) fn is_detached(&self) -> bool {
+        self.is_detached
+    }
+
+    /// Lets the call go on when this value is dropped, but not the returned one.
+    pub(crate) fn release(&mut self) -> Option<DropGuard> {
+        self.cancel.take()
+    }
+
+    /// Waits until the call has ended, or is detached and in the journal.
+    pub(crate) async fn accepted(&mut self) -> CallReceipt {
+        let receipt = self.handle.accepted().await;
+        if matches!(receipt, CallReceipt::Ended(_)) {
+            self.end();
+        }
+        receipt
+    }
+
+    /// The call has ended: what its tool left running on purpose is not cancelled.
+    fn end(&mut self) {
+        self.release().map(DropGuard::disarm);
     }
 
     /// Gives answers that the caller sent with the call. They are used when the tool asks for them by these keys.
@@ -97,11 +145,6 @@ impl InteractiveCall {
     /// What the tool needed and the caller does not answer.
     pub(crate) fn missing(&self) -> &Arc<MissingInput> {
         &self.missing
-    }
-
-    /// The name of its tool.
-    pub(crate) fn tool(&self) -> &str {
-        self.handle.tool()
     }
 
     /// The running call, for its progress and to cancel it.
@@ -124,7 +167,10 @@ impl InteractiveCall {
             tokio::select! {
                 biased;
                 Some(request) = self.incoming.recv() => self.add(request),
-                outcome = self.handle.outcome() => return CallStep::Ended(Box::new(outcome)),
+                outcome = self.handle.outcome() => {
+                    self.end();
+                    return CallStep::Ended(Box::new(outcome));
+                }
             }
         }
         let requests = self.open.iter().map(|(key, open)| (key.clone(), open.request.clone()));
@@ -146,6 +192,11 @@ impl InteractiveCall {
         self.open.retain(|key, _| !keys.contains(key));
     }
 
+    /// Declines all open requests.
+    pub(crate) fn decline_all(&mut self) {
+        self.open.clear();
+    }
+
     /// When the first open request is declined, if it is not answered before.
     fn answer_until(&self) -> Instant {
         let first = self.open.values().map(|open| open.asked_at).min();
@@ -154,13 +205,15 @@ impl InteractiveCall {
 
     /// Declines all requests, now and later, and waits for the end of the call.
     async fn finish_declined(self) {
-        let Self { handle, incoming, open, .. } = self;
+        let Self { handle, incoming, open, cancel, .. } = self;
         drop((incoming, open));
         drop(handle.await);
+        cancel.map(DropGuard::disarm);
     }
 
     fn add(&mut self, open: OpenRequest) {
-        let named = open.request.key.clone().filter(|key| !self.open.contains_key(key));
+        // An answer with the key of a form decides about an approval.
+        let named = open.request.key.clone().filter(|key| key != FORM_KEY && !self.open.contains_key(key));
         let key = named.unwrap_or_else(|| {
             loop {
                 self.last_key += 1;

@@ -24,7 +24,7 @@ use toolhub_core::{
 use super::{
     call::{Calls, cancelled, check_capabilities, is_modern, named_thread},
     input::{ClientInput, accepted_kinds, to_result},
-    interactive_calls::{CallOwner, CallStep, InteractiveCall},
+    interactive_calls::{CallStep, InteractiveCall, ResumeKey},
     request::McpRequest,
     resource_updates::{ResourceUpdates, SubscriptionRefused},
     result::{self, ARTIFACTS},
@@ -180,19 +180,20 @@ impl Lists<'_> {
 
     /// Makes a call that reads something, or goes on with one that asked its caller.
     async fn read(&self, call: ReadCall, answers: Answers) -> Result<Read, ErrorData> {
-        let (context, principal) = (self.context, &self.request.principal);
-        let owner = CallOwner { tenant: principal.tenant.clone(), caller: principal.caller.clone() };
+        let context = self.context;
         let accepted = accepted_kinds(context.client_capabilities().as_ref());
         if !is_modern(context) {
             let input = ClientInput { client: context.peer.clone(), accepted };
             let call = self.request_of(call).cancel_on(&context.ct).input(Arc::new(input));
             return Ok(Read::Ended(call.await.into_result()));
         }
+        let thread = named_thread(self.request, &context.meta)?;
+        let key = ResumeKey::new(&self.request.principal, thread.as_ref(), call.tool.as_str(), &call.arguments);
         let responses = answers.responses.into_iter().collect();
         let mut running = match answers.state {
             None => InteractiveCall::start(self.request_of(call), accepted).answered_before(responses),
             Some(state) => {
-                let mut running = self.calls.resume(&state, &owner, call.tool.as_str())?;
+                let mut running = self.calls.resume(&state, &key)?;
                 running.answer(responses);
                 running
             }
@@ -211,8 +212,12 @@ impl Lists<'_> {
             };
             let (requests, inexpressible) = to_result(requests);
             running.decline(&inexpressible);
-            if !requests.is_empty() {
-                return self.calls.suspend(running, requests, owner).map(Read::InputRequired);
+            if requests.is_empty() {
+                continue;
+            }
+            match self.calls.suspend(running, requests, key.clone()) {
+                Ok(result) => return Ok(Read::InputRequired(result)),
+                Err(declined) => running = *declined,
             }
         }
     }

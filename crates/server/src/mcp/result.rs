@@ -8,7 +8,10 @@ use rmcp::{
     model::{CallToolResult, ContentBlock, MetaObject},
 };
 use serde_json::{Value, json};
-use toolhub_core::{CallError, Content, ErrorKind, Outcome, Tool};
+use toolhub_core::{
+    CallError, Content, ErrorKind, Outcome, Tool,
+    ids::{ApprovalId, ThreadId},
+};
 
 use super::{
     call::{THREAD_ARGUMENT, THREAD_META},
@@ -59,7 +62,7 @@ fn refusal(outcome: &Outcome, error: &CallError, request: &McpRequest) -> CallTo
     }
     let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
     if let Some(approval) = approval {
-        let url = format!("{}/ui/approvals/{approval}", request.base_url);
+        let url = approval_url(approval, request);
         let link = json!({
             "type": "resource_link", "uri": url, "name": approval, "title": "Decide about this call",
             "mimeType": "text/html", "annotations": {"audience": ["user"]},
@@ -69,6 +72,27 @@ fn refusal(outcome: &Outcome, error: &CallError, request: &McpRequest) -> CallTo
     }
     meta(&mut result).insert("dev.toolhub/code".into(), error.kind.name().into());
     result
+}
+
+/// `_meta` of a task: the approval it waits for, and the thread that the hub chose for it.
+pub(super) fn task_meta(
+    approval: Option<ApprovalId>,
+    minted: Option<&ThreadId>,
+    request: &McpRequest,
+) -> Option<MetaObject> {
+    let mut meta = MetaObject::default();
+    if let Some(approval) = approval {
+        meta.insert(APPROVAL_META.into(), approval_url(approval, request).into());
+    }
+    if let Some(thread) = minted {
+        meta.insert(THREAD_META.into(), thread.as_str().into());
+    }
+    (!meta.is_empty()).then_some(meta)
+}
+
+/// The page where a person decides about a call.
+fn approval_url(approval: ApprovalId, request: &McpRequest) -> String {
+    format!("{}/ui/approvals/{approval}", request.base_url)
 }
 
 /// A call that succeeded.

@@ -8,7 +8,7 @@ use std::sync::{
 use axum::Router;
 use serde_json::{Value, json};
 use toolhub_core::{CallContext, ToolError, dynamic};
-use toolhub_server::{McpApproval, Scope, Server};
+use toolhub_server::{KeySetting, McpApproval, Scope, Server};
 use toolhub_testkit::soak;
 
 use crate::{
@@ -123,6 +123,105 @@ async fn a_form_can_change_the_call_refuse_it_or_be_closed() {
     assert_eq!(paid.load(Ordering::Relaxed), 1);
 }
 
+fn refuse(message: &str) -> Value {
+    decide(&json!({"decision": "cancel", "message": message}))
+}
+
+#[tokio::test]
+async fn the_answer_of_a_form_counts_for_its_own_call_and_no_identical_one() {
+    let (fixture, paid) = paying_fixture().await;
+    let (client, arguments) = (modern(&fixture.router), json!({"sum": 1}));
+    let ask = async || client.call("pay", arguments.clone()).await;
+    let answer =
+        async |asked: &Value, answer: &Value| client.result("tools/call", answered(asked, &arguments, answer)).await;
+    let (one, other) = (ask().await, ask().await);
+    let refused = answer(&other, &refuse("not me")).await;
+    assert!(refused["isError"] == true && text(&refused).contains("not me"), "{refused}");
+    assert_eq!(text(&answer(&one, &once()).await), "{\"paid\":1}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+    // All at once: each user gets what was decided in the own form.
+    let users = (0..soak(12, 30)).map(async |user| {
+        let asked = ask().await;
+        if user % 2 == 0 {
+            let done = answer(&asked, &once()).await;
+            assert!(done["isError"] == false, "{user}: {done}");
+        } else {
+            let message = format!("user {user} refuses");
+            let refused = answer(&asked, &refuse(&message)).await;
+            assert!(refused["isError"] == true && text(&refused).contains(&message), "{user}: {refused}");
+        }
+        user % 2 == 0
+    });
+    let allowed = futures_util::future::join_all(users).await.into_iter().filter(|it| *it).count();
+    assert_eq!(paid.load(Ordering::Relaxed), 1 + allowed);
+    // A grant that another user gives does not overrule a refusal.
+    let (one, other) = (ask().await, ask().await);
+    answer(&one, &decide(&json!({"decision": "proceed_always_tool"}))).await;
+    let refused = answer(&other, &refuse("still not me")).await;
+    assert!(refused["isError"] == true && text(&refused).contains("still not me"), "{refused}");
+    assert_eq!(paid.load(Ordering::Relaxed), 2 + allowed);
+}
+
+#[tokio::test]
+async fn sessions_in_one_thread_decide_about_identical_calls_apart() {
+    let (fixture, paid) = paying_fixture().await;
+    let in_thread = json!({"name": "add", "arguments": {"a": 1, "b": 1}, "_meta": {"dev.toolhub/threadId": "t-1"}});
+    modern(&fixture.router).result("tools/call", in_thread).await;
+    let session = async || McpClient::modern(&fixture.router, "/mcp/t/t-1").can(forms()).initialize().await;
+    let (ann, bob) = (session().await, session().await);
+    let mut for_ann = ann.open(&fixture, "pay", json!({"sum": 1})).await;
+    let ann_form = next(&mut for_ann).await;
+    let mut for_bob = bob.open(&fixture, "pay", json!({"sum": 1})).await;
+    let bob_form = next(&mut for_bob).await;
+    let reply = async |client: &McpClient, form: &Value, answer: Value| {
+        assert_eq!(form["method"], "elicitation/create", "{form}");
+        let message = json!({"jsonrpc": "2.0", "id": form["id"], "result": answer});
+        assert_eq!(client.post(&message).await.status, 202);
+    };
+    reply(&bob, &bob_form, refuse("not me")).await;
+    let refused = next(&mut for_bob).await;
+    assert!(text(&refused["result"]).contains("not me"), "{refused}");
+    reply(&ann, &ann_form, once()).await;
+    let done = next(&mut for_ann).await;
+    assert_eq!(text(&done["result"]), "{\"paid\":1}", "{done}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_form_in_a_session_is_answered_by_a_key_that_may_approve_only() {
+    let (fixture, paid) = paying_fixture().await;
+    let scopes = [Scope::ToolsRead, Scope::ToolsCall, Scope::ApprovalsWrite];
+    let (ann, ann_key) = make_key("ann", "a", &scopes);
+    let (plain, plain_key) = make_key("plain", "a", &scopes[..2]);
+    let keys = settings_with_keys([ann.clone(), plain.clone()]);
+    let server = Server::new(fixture.hub.clone(), fixture.store.clone(), keys);
+    let (ring, router) = (server.key_ring(), server.router());
+    let fixture = ApiFixture { router: router.clone(), ..fixture };
+    // A key that may not approve is not asked.
+    let plain_client = modern(&router).key(&plain_key).initialize().await;
+    let linked = plain_client.call("pay", json!({"sum": 1})).await;
+    assert!(linked["isError"] == true && text(&linked).contains("apr_"), "{linked}");
+    let client = modern(&router).key(&ann_key).initialize().await;
+    let mut stream = client.open(&fixture, "pay", json!({"sum": 1})).await;
+    let form = next(&mut stream).await;
+    let answer = json!({"jsonrpc": "2.0", "id": form["id"], "result": once()});
+    // Its answer counts neither in its own session nor in that of another key.
+    plain_client.post(&answer).await;
+    let thief = McpClient { headers: plain_client.headers.clone(), ..client.clone() };
+    assert_eq!(thief.post(&answer).await.status, 404);
+    // Nor does that of a key that has lost the scope since the form was shown.
+    let set_scopes = |scopes: &[Scope]| {
+        ring.replace(&[KeySetting { scopes: scopes.to_vec(), ..ann.clone() }, plain.clone()]).unwrap();
+    };
+    set_scopes(&scopes[..2]);
+    client.post(&answer).await.expect_problem(403, "forbidden");
+    assert_eq!(paid.load(Ordering::Relaxed), 0);
+    set_scopes(&scopes);
+    assert_eq!(client.post(&answer).await.status, 202);
+    assert_eq!(text(&next(&mut stream).await["result"]), "{\"paid\":1}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
+
 #[tokio::test]
 async fn a_sealed_state_approves_nothing_but_its_own_call_and_that_once() {
     let (fixture, paid) = paying_fixture().await;
@@ -151,6 +250,16 @@ async fn a_sealed_state_approves_nothing_but_its_own_call_and_that_once() {
         (ann.clone(), with("name", json!("order"))),
         (ann.clone(), with("_meta", json!({"dev.toolhub/threadId": "t-1"}))),
     ];
+    // States of other calls of the same caller: with other arguments, in another thread, of another tool.
+    let in_thread = json!({"name": "pay", "arguments": arguments, "_meta": {"dev.toolhub/threadId": "t-1"}});
+    for other in [
+        ann.call("pay", json!({"sum": 2})).await,
+        ann.result("tools/call", in_thread).await,
+        ann.call("order", arguments.clone()).await,
+    ] {
+        assert_eq!(other["resultType"], "input_required", "{other}");
+        foreign.push((ann.clone(), with("requestState", other["requestState"].clone())));
+    }
     let state = asked["requestState"].as_str().unwrap().as_bytes().to_owned();
     let mutants = soak(100, 1_000);
     foreign.extend((0..mutants).map(|round| {
@@ -190,8 +299,10 @@ async fn a_sealed_state_approves_nothing_but_its_own_call_and_that_once() {
 #[tokio::test]
 async fn what_a_form_cannot_show_whole_is_not_approved_in_it() {
     let (fixture, _) = paying_fixture().await;
-    let result = modern(&fixture.router).call("pay", json!({"note": "x".repeat(20_000)})).await;
+    let call = async || modern(&fixture.router).call("pay", json!({"note": "x".repeat(20_000)})).await;
+    let result = call().await;
     assert!(result["isError"] == true && text(&result).contains("apr_"), "{}", text(&result));
+    assert_eq!(text(&call().await), text(&result), "a call that is made again waits for the same approval");
 }
 
 #[tokio::test]

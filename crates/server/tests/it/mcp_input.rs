@@ -1,7 +1,12 @@
 //! What running tools ask MCP clients for, and what they tell them, in both eras of the protocol.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic};
+use toolhub_core::{
+    CallContext, InputKind, InputRequest, Prompt, ResourceTemplate, SourceLists, SourceReaders, ToolError, ToolName,
+    dynamic, testing::TestSource,
+};
 use toolhub_server::{Scope, Server};
 
 use crate::{
@@ -112,13 +117,88 @@ async fn without_a_session_the_answers_come_with_the_same_call_again() {
     assert_eq!(replayed["code"], -32602);
     let done = ann.result("tools/call", again("ask", &second, "Lee")).await;
     assert_eq!((text(&done), &done["isError"]), ("Ann Lee", &json!(false)));
-    // A state of another tool's call is refused.
+    // The state of another call is refused: of another tool, with other arguments, or in another thread.
     let asked = ann.call("ask", json!({})).await;
-    assert_eq!(ann.error("tools/call", again("log", &asked, "Ann")).await["code"], -32602);
+    let with = |name: &str, value: Value| {
+        let mut params = again("ask", &asked, "Ann");
+        params[name] = value;
+        params
+    };
+    for params in [
+        again("log", &asked, "Ann"),
+        with("arguments", json!({"a": 1})),
+        with("_meta", json!({"dev.toolhub/threadId": "t-1"})),
+    ] {
+        let error = ann.error("tools/call", params).await;
+        assert!(error["code"] == -32602 && error["message"].as_str().unwrap().contains("start again"), "{error}");
+    }
+    let second = ann.result("tools/call", again("ask", &asked, "Ann")).await;
+    assert_eq!(second["resultType"], "input_required", "{second}");
     let ask = json!({"name": "ask", "arguments": {}});
     let unable = McpClient::modern(&router, "/mcp").key(&ann_key).error("tools/call", ask).await;
     assert_eq!(unable["code"], -32021, "{unable}");
     assert!(unable["data"]["requiredCapabilities"]["elicitation"].is_object(), "{unable}");
+}
+
+#[tokio::test]
+async fn a_resource_or_prompt_that_asked_goes_on_for_the_same_one_only() {
+    let fixture = api_fixture().await;
+    let reader = |name: &str, output: Value| {
+        let reader = dynamic(name, json!({"type": "object"}), move |_: Value, context: CallContext| {
+            let (params, output) =
+                (json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}}), output.clone());
+            async move {
+                let answer = context.request_input(InputRequest::new(InputKind::Form, params).key("ok")).await;
+                answer.map(|_| output).map_err(|error| ToolError::refused(error.to_string()))
+            }
+        });
+        reader.read_only().unlisted()
+    };
+    let (source, mut control) = TestSource::new("docs");
+    fixture.hub.add_source(Arc::new(source)).unwrap();
+    let handle = control.handle().await;
+    let contents = json!({"contents": [{"uri": "doc://a", "text": "the text"}]});
+    handle.replace_tools(vec![reader("docs__read", contents), reader("docs__prompt", json!({"messages": []}))]).await;
+    handle.connected().await;
+    let prompt = |name: &str| (format!("docs__{name}"), Prompt { name: name.into(), ..Prompt::default() });
+    let template = ResourceTemplate { uri_template: "doc://{id}".into(), name: "doc".into(), ..Default::default() };
+    let tool = |name: &str| Some(ToolName::new(name).unwrap());
+    handle.replace_lists(SourceLists {
+        prompts: [prompt("one"), prompt("two")].into(),
+        resources: Vec::new(),
+        templates: vec![template],
+        readers: SourceReaders { resource: tool("docs__read"), prompt: tool("docs__prompt"), completion: None },
+    });
+    let client = McpClient::modern(&fixture.router, "/mcp").can(json!({"elicitation": {"form": {}}}));
+    for (method, right, wrong) in [
+        ("resources/read", json!({"uri": "doc://a"}), json!({"uri": "doc://b"})),
+        ("prompts/get", json!({"name": "docs__one"}), json!({"name": "docs__two"})),
+    ] {
+        let asked = client.result(method, right.clone()).await;
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let again = |params: &Value| {
+            let mut params = params.clone();
+            params["inputResponses"] = json!({"ok": {"action": "accept", "content": {}}});
+            params["requestState"] = asked["requestState"].clone();
+            params
+        };
+        let error = client.error(method, again(&wrong)).await;
+        assert!(error["code"] == -32602 && error["message"].as_str().unwrap().contains("start again"), "{error}");
+        let read = client.result(method, again(&right)).await;
+        assert!(read["contents"].is_array() || read["messages"].is_array(), "{read}");
+    }
+}
+
+/// 1,000 calls may wait for an answer. The tool of a further one hears that its caller declined.
+#[tokio::test]
+async fn the_questions_of_a_call_too_many_are_declined_and_it_goes_on() {
+    let fixture = asking_fixture().await;
+    let client = McpClient::modern(&fixture.router, "/mcp").can(json!({"elicitation": {"form": {}}}));
+    for _ in 0..1_000 {
+        assert_eq!(client.call("ask", json!({})).await["resultType"], "input_required");
+    }
+    let result = client.call("ask", json!({})).await;
+    assert!(result["isError"] == true && text(&result).contains("declined"), "{result}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::Router;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic};
+use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic, dynamic_stateful, ids::Tenant};
 use toolhub_server::{KeySetting, Scope, Server};
 
 use crate::{
@@ -134,11 +134,119 @@ async fn a_task_whose_tool_asks_gets_the_answer_of_its_client() {
     assert_eq!(text(&until(&ann, &task, "completed").await["result"]), "Ann");
 }
 
+/// Adds a tool `greet` that asks for a name, under the key `who`, and then waits for the gate.
+fn add_greet(fixture: &ApiFixture) {
+    let gate = fixture.release.clone();
+    let greet = dynamic("greet", json!({"type": "object"}), move |_: Value, context: CallContext| {
+        let gate = gate.clone();
+        async move {
+            let answer = ask_name(&context, "who").await?;
+            gate.acquire().await.map_err(|_| ToolError::new("the gate is gone"))?.forget();
+            Ok::<_, ToolError>(answer)
+        }
+    });
+    fixture.hub.register(greet).unwrap();
+}
+
+fn named(name: &str) -> Value {
+    json!({"who": {"action": "accept", "content": {"name": name}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_asked_before_it_took_long_becomes_a_task_after_the_answer() {
+    let fixture = api_fixture().await;
+    add_greet(&fixture);
+    let (ann, key) = make_key("ann", "a", &ALL);
+    let ann = client(&router(&fixture, Duration::from_secs(5), &[ann]), &key);
+    let greet = async |name: &str| {
+        let asked = ann.call("greet", json!({})).await;
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let again = json!({
+            "name": "greet", "arguments": {}, "inputResponses": named(name), "requestState": asked["requestState"],
+        });
+        let task = ann.result("tools/call", again).await;
+        assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
+        task
+    };
+    let task = greet("Ann").await;
+    fixture.release.add_permits(1);
+    assert_eq!(text(&until(&ann, &task, "completed").await["result"]), "Ann");
+    let task = greet("Bob").await;
+    ann.result("tasks/cancel", json!({"taskId": task["taskId"]})).await;
+    until(&ann, &task, "cancelled").await;
+}
+
+#[tokio::test]
+async fn a_client_with_tasks_may_answer_early_and_hears_which_capability_is_missing() {
+    let fixture = api_fixture().await;
+    add_greet(&fixture);
+    fixture.release.add_permits(1);
+    let (ann, key) = make_key("ann", "a", &ALL);
+    let ann = client(&router(&fixture, NEVER, &[ann]), &key);
+    let greet = json!({"name": "greet", "arguments": {}, "inputResponses": named("Ann")});
+    assert_eq!(text(&ann.result("tools/call", greet.clone()).await), "Ann");
+    let unable = ann.can(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}));
+    let error = unable.error("tools/call", greet).await;
+    assert!(error["code"] == -32021 && error["data"]["requiredCapabilities"]["elicitation"].is_object(), "{error}");
+}
+
+/// An answer with the key of our own form decides about an approval, so no question of a tool has it.
+#[tokio::test]
+async fn a_question_named_like_the_form_of_an_approval_has_another_key() {
+    let fixture = api_fixture().await;
+    let gate = fixture.release.clone();
+    let ask = dynamic("ask", json!({"type": "object"}), move |_: Value, context: CallContext| {
+        let gate = gate.clone();
+        async move {
+            gate.acquire().await.map_err(|_| ToolError::new("the gate is gone"))?.forget();
+            ask_name(&context, "approval").await
+        }
+    });
+    fixture.hub.register(ask).unwrap();
+    let (ann, key) = make_key("ann", "a", &ALL);
+    let ann = client(&router(&fixture, SOON, &[ann]), &key);
+    let task = ann.call("ask", json!({})).await;
+    fixture.release.add_permits(1);
+    let asked = until(&ann, &task, "input_required").await;
+    let (key, _) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_ne!(key, "approval");
+    let answer = json!({key.as_str(): {"action": "accept", "content": {"name": "Ann"}}});
+    ann.result("tasks/update", json!({"taskId": task["taskId"], "inputResponses": answer})).await;
+    assert_eq!(text(&until(&ann, &task, "completed").await["result"]), "Ann");
+}
+
+#[tokio::test]
+async fn a_task_names_the_page_of_its_approval_and_the_thread_that_was_chosen_for_it() {
+    let fixture = api_fixture().await;
+    let buy = dynamic_stateful("buy", "basket", json!({"type": "object"}), |_: Value, _: CallContext| async move {
+        Ok::<_, ToolError>(json!("bought"))
+    });
+    fixture.hub.register(buy.confirm()).unwrap();
+    let (plain, key) = make_key("plain", "a", &ALL[..2]);
+    let plain = client(&router(&fixture, NEVER, &[plain]), &key);
+    let task = plain.call("buy", json!({})).await;
+    let found = until(&plain, &task, "working").await;
+    let approvals = fixture.hub.approvals(&Tenant::new("a").unwrap(), None).await.unwrap();
+    let [approval] = &approvals[..] else { panic!("{approvals:?}") };
+    for task in [&task, &found] {
+        let url = task["_meta"]["dev.toolhub/approvalUrl"].as_str().unwrap();
+        assert!(url.ends_with(&format!("/ui/approvals/{}", approval.id)), "{task}");
+        assert_eq!(task["_meta"]["dev.toolhub/threadId"], approval.thread.as_ref().unwrap().as_str(), "{task}");
+    }
+    let in_thread = json!({"name": "buy", "arguments": {}, "_meta": {"dev.toolhub/threadId": "t-1"}});
+    let task = plain.result("tools/call", in_thread).await;
+    assert!(task["_meta"]["dev.toolhub/threadId"].is_null(), "{task}");
+}
+
 /// Asks for a name once the gate is open.
 async fn ask_after(gate: Arc<Semaphore>, context: CallContext) -> Result<Value, ToolError> {
     gate.acquire().await.map_err(|_| ToolError::new("the gate is gone"))?.forget();
+    ask_name(&context, "name").await
+}
+
+async fn ask_name(context: &CallContext, key: &str) -> Result<Value, ToolError> {
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
     let params = json!({"message": "Name?", "requestedSchema": schema});
-    let answer = context.request_input(InputRequest::new(InputKind::Form, params)).await;
+    let answer = context.request_input(InputRequest::new(InputKind::Form, params).key(key)).await;
     answer.map(|answer| answer["content"]["name"].clone()).map_err(|error| ToolError::refused(error.to_string()))
 }

@@ -6,9 +6,9 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::{Map, Value};
-use toolhub_core::{InputKind, Outcome, Tool, ids::ThreadId};
+use toolhub_core::{ApprovalReservation, ApprovalReuse, InputKind, Outcome, Tool, ids::ThreadId};
 
-use super::super::{approvals, interactive_calls::CallOwner, request::McpRequest, result};
+use super::super::{approvals, interactive_calls::ResumeKey, request::McpRequest, result};
 
 /// A call of a client, as its request describes it.
 pub(super) struct ClientCall<'a> {
@@ -25,20 +25,35 @@ pub(super) struct ClientCall<'a> {
     pub(super) early_answers: Map<String, Value>,
     /// Whether its user may approve the call in a form.
     pub(super) may_ask: bool,
+    /// The approval that its user decides about, kept from identical calls.
+    pub(super) own_approval: Option<ApprovalReservation>,
     /// Whether the client looks up calls that take long.
     pub(super) may_be_task: bool,
 }
 
 impl ClientCall<'_> {
-    pub(super) fn owner(&self) -> CallOwner {
-        let principal = &self.request.principal;
-        CallOwner { tenant: principal.tenant.clone(), caller: principal.caller.clone() }
+    /// What a request must repeat to go on with the call after it asked its caller.
+    pub(super) fn resume_key(&self) -> ResumeKey {
+        ResumeKey::new(&self.request.principal, self.named_thread(), &self.tool.definition.name, &self.arguments)
+    }
+
+    /// Which approvals of identical calls it may use: the answer of a form counts for the call that it was shown for.
+    pub(super) fn approval_reuse(&self) -> ApprovalReuse {
+        match &self.own_approval {
+            Some(own) => ApprovalReuse::Only(own.id()),
+            None if self.may_ask => ApprovalReuse::Answered,
+            None => ApprovalReuse::All,
+        }
+    }
+
+    /// The thread, if the client named it.
+    fn named_thread(&self) -> Option<&ThreadId> {
+        self.thread.as_ref().filter(|_| !self.is_minted)
     }
 
     /// What the state of its approval is bound to.
     pub(super) fn binding(&self) -> String {
-        let named = self.thread.as_ref().filter(|_| !self.is_minted);
-        approvals::binding(self.request, self.tool, named, &self.arguments)
+        approvals::binding(self.request, self.tool, self.named_thread(), &self.arguments)
     }
 
     pub(super) fn result(&self, outcome: &Outcome) -> Result<CallToolResponse, ErrorData> {

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use rmcp::{
     ErrorData, RoleServer,
     model::{
@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::DropGuard;
 use toolhub_core::{
-    CallReceipt, CallRecord, CallRequest, CancellationToken, InputKind, InputRequest, Status,
+    CallReceipt, CallRecord, CallRequest, InputKind, InputRequest, Status,
     count_by_key::{CountByKey, is_full},
     ids::{ApprovalId, CallId, Tenant},
 };
@@ -34,7 +34,7 @@ use super::{
         request::McpRequest,
         result,
     },
-    CallProgress, Calls, ClientCall, IDEMPOTENCY_META, cancelled, named_thread, notifier, store_fault,
+    CallProgress, Calls, ClientCall, IDEMPOTENCY_META, cancelled, check_capabilities, named_thread, store_fault,
 };
 
 /// How often a client should look a task up, in milliseconds.
@@ -93,60 +93,38 @@ impl Calls {
         request: CallRequest<'_>,
         call: &ClientCall<'_>,
     ) -> Result<CallProgress, ErrorData> {
-        let (id, cancel) = (request.id(), CancellationToken::new());
-        // Until its client knows the task, the end of the request cancels it.
         let is_keyed = call.context.meta.contains_key(IDEMPOTENCY_META);
-        let guard = (!is_keyed).then(|| cancel.clone().drop_guard());
-        let mut running = InteractiveCall::start(request.detached().cancel_on(&cancel), call.accepted.clone());
-        let became_task = tokio::time::sleep(self.task_after);
+        let running = InteractiveCall::start_detached(request, call.accepted.clone(), is_keyed);
+        let mut running = running.answered_before(call.early_answers.clone());
         let receipt = tokio::select! {
-            receipt = running.handle().accepted() => receipt,
+            receipt = running.accepted() => receipt,
             () = call.context.ct.cancelled() => return Err(cancelled()),
         };
         match receipt {
-            CallReceipt::Ended(outcome) => return Ok(CallProgress::Ended(Box::new(outcome))),
-            CallReceipt::AwaitingApproval { .. } => {}
-            _ => match self.follow_until(&mut running, call, became_task).await? {
-                Some(CallStep::Ended(outcome)) => return Ok(CallProgress::Ended(outcome)),
-                Some(CallStep::InputRequired(requests)) => {
-                    let (requests, inexpressible) = to_result(requests);
-                    running.decline(&inexpressible);
-                    if !requests.is_empty() {
-                        guard.map(DropGuard::disarm);
-                        let result = self.suspend(running, requests, call.owner())?;
-                        return Ok(CallProgress::Suspended(CallToolResponse::InputRequired(result)));
-                    }
-                }
-                None => {}
-            },
+            CallReceipt::Ended(outcome) => {
+                check_capabilities(&outcome, running.missing(), call.context)?;
+                Ok(CallProgress::Ended(Box::new(outcome)))
+            }
+            CallReceipt::AwaitingApproval { .. } => self.become_task(running, call).await,
+            _ => self.drive(running, call).await,
         }
-        let record = self.task_record(id, call.request).await?;
-        self.tasks.keep(id, &call.request.principal.tenant, running);
-        let task = self.describe(&record, call.request, call.context).await?.task;
-        // From here on its client knows it.
-        guard.map(DropGuard::disarm);
-        Ok(CallProgress::Suspended(CallToolResponse::Task(CreateTaskResult::new(task))))
     }
 
-    /// The end of a call, or what it asks its caller for, if that comes before the time is over.
-    async fn follow_until(
+    /// Makes a running call a task.
+    pub(super) async fn become_task(
         &self,
-        running: &mut InteractiveCall,
+        mut running: InteractiveCall,
         call: &ClientCall<'_>,
-        time: impl Future<Output = ()>,
-    ) -> Result<Option<CallStep>, ErrorData> {
-        let mut notifier = notifier(call.request, call.context);
-        let mut updates = Box::pin(running.handle().updates());
-        let mut time = std::pin::pin!(time);
-        loop {
-            tokio::select! {
-                biased;
-                Some(update) = updates.next() => notifier.notify(update).await,
-                step = running.next() => return Ok(Some(step)),
-                () = &mut time => return Ok(None),
-                () = call.context.ct.cancelled() => return Err(cancelled()),
-            }
-        }
+    ) -> Result<CallProgress, ErrorData> {
+        // Until its client knows the task, the end of the request cancels it.
+        let (id, guard) = (running.handle().id(), running.release());
+        let record = self.task_record(id, call.request).await?;
+        self.tasks.keep(id, &call.request.principal.tenant, running);
+        let described = self.describe(&record, call.request, call.context, call.is_minted).await?;
+        let mut created = CreateTaskResult::new(described.task.task);
+        created.meta = described.meta;
+        guard.map(DropGuard::disarm);
+        Ok(CallProgress::Suspended(CallToolResponse::Task(created)))
     }
 
     /// The current state of a task.
@@ -157,7 +135,8 @@ impl Calls {
     ) -> Result<GetTaskResult, ErrorData> {
         let request = McpRequest::of(context)?;
         let record = self.task_record(parse_id(id)?, &request).await?;
-        self.describe(&record, &request, context).await.map(GetTaskResult::new)
+        let is_minted = named_thread(&request, &context.meta)?.is_none();
+        self.describe(&record, &request, context, is_minted).await
     }
 
     /// Takes the answers to what a task asked for.
@@ -204,12 +183,14 @@ impl Calls {
         record.filter(|record| record.caller == principal.caller).ok_or_else(unknown_task)
     }
 
+    /// The state of a task. `is_minted`: its client named no thread.
     async fn describe(
         &self,
         record: &CallRecord,
         request: &McpRequest,
         context: &RequestContext<RoleServer>,
-    ) -> Result<DetailedTask, ErrorData> {
+        is_minted: bool,
+    ) -> Result<GetTaskResult, ErrorData> {
         let opened = record.opened_at;
         let ended = record.outcome.as_ref().map(|outcome| opened + outcome.duration);
         let mut task = Task::new(
@@ -225,7 +206,6 @@ impl Calls {
             Some(outcome) => {
                 self.tasks.lock().remove(&record.id);
                 let tool = self.hub.get(&record.tool);
-                let is_minted = named_thread(request, &context.meta)?.is_none();
                 match result::of(outcome, tool.as_deref(), request, is_minted) {
                     Ok(result) => TaskPayload::Completed { result: object(&result) },
                     Err(error) => TaskPayload::Failed { error: object(&error) },
@@ -238,7 +218,10 @@ impl Calls {
                 self.open_payload(record, request, context).await?
             }
         };
-        Ok(DetailedTask::new(task, payload))
+        let mut described = GetTaskResult::new(DetailedTask::new(task, payload));
+        let minted = record.thread.as_ref().filter(|_| is_minted);
+        described.meta = result::task_meta(awaited_approval(record), minted, request);
+        Ok(described)
     }
 
     /// The form about the approval that a task waits for, if its caller may decide it.

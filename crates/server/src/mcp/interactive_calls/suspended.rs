@@ -1,42 +1,52 @@
 //! The calls that wait for an answer of their caller, in memory.
 //!
-//! In: a call that asked its caller. Out: the same call for the request that brings the answers, once and for its owner only. A call
-//! whose answers do not come in time goes on as if its caller had declined.
+//! In: a call that asked its caller. Out: the same call for the request that brings the answers, once and only if it repeats the call. A
+//! call whose answers do not come in time goes on as if its caller had declined.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use smol_str::{SmolStr, format_smolstr};
+use serde_json::{Value, json};
+use smol_str::SmolStr;
+use tokio::task::AbortHandle;
 use toolhub_core::{
     CancellationToken,
     count_by_key::{CountByKey, is_full},
-    ids::{Caller, Tenant},
+    digest,
+    ids::{Caller, Tenant, ThreadId},
 };
 
 use super::InteractiveCall;
+use crate::{keys::random_text, scope::Principal};
 
 /// How many calls may be suspended; each tenant has a guaranteed share on top.
 const MAX_SUSPENDED: usize = 1_000;
+/// Number of letters and digits of an id: more than 2^128 ids.
+const ID_LEN: usize = 22;
 
-/// Who made a call. For all others it does not exist.
+/// Who made which call. For all other requests a suspended call does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CallOwner {
-    pub(crate) tenant: Tenant,
-    pub(crate) caller: Caller,
+pub(crate) struct ResumeKey {
+    tenant: Tenant,
+    caller: Caller,
+    /// The thread that the client names, the tool, and a digest of the arguments.
+    call: String,
 }
 
-/// The call could not be suspended.
-#[derive(Debug, thiserror::Error)]
-#[error("too many calls wait for an answer of their caller")]
-pub(crate) struct TooManySuspended;
+impl ResumeKey {
+    pub(crate) fn new(principal: &Principal, thread: Option<&ThreadId>, tool: &str, arguments: &Value) -> Self {
+        let call = json!([thread, tool, digest::hash_json(arguments)]).to_string();
+        Self { tenant: principal.tenant.clone(), caller: principal.caller.clone(), call }
+    }
+}
 
 /// Why a call cannot be resumed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResumeError {
-    /// It was resumed before, its time is over, the server was restarted, or it belongs to another caller.
-    #[error("no call waits for this answer; start again")]
+    /// It was resumed before, its time is over, the server was restarted, or it is another call or that of another caller.
+    #[error("no such call waits for this answer; start again, without `requestState`")]
     NotFound,
 }
 
@@ -55,8 +65,10 @@ struct SuspendedTable {
 }
 
 struct SuspendedCall {
-    owner: CallOwner,
+    key: ResumeKey,
     call: InteractiveCall,
+    /// The task that waits for the end of the time for its answers.
+    timer: AbortHandle,
 }
 
 impl SuspendedCalls {
@@ -67,32 +79,41 @@ impl SuspendedCalls {
     /// Keeps a call until it is resumed or the time for its answers is over. Returns the id to resume it by.
     ///
     /// # Errors
-    /// When there are too many. The requests of the call are declined then, and it goes on.
-    pub(crate) fn park(self: &Arc<Self>, owner: CallOwner, call: InteractiveCall) -> Result<SmolStr, TooManySuspended> {
-        let id = format_smolstr!("{:032x}", fastrand::u128(..));
+    /// The call, if there are too many, or the operating system has no random bytes for an id.
+    pub(crate) fn park(
+        self: &Arc<Self>,
+        key: ResumeKey,
+        call: InteractiveCall,
+    ) -> Result<SmolStr, Box<InteractiveCall>> {
+        let Ok(id) = random_text(ID_LEN).map(SmolStr::from) else { return Err(Box::new(call)) };
         let until = call.answer_until();
-        let refused = self.lock().insert(id.clone(), SuspendedCall { owner, call });
-        if let Some(call) = refused {
-            tokio::spawn(call.finish_declined());
-            return Err(TooManySuspended);
+        let mut table = self.lock();
+        if is_full(MAX_SUSPENDED, table.by_tenant.total(), table.by_tenant.of(&key.tenant)) {
+            return Err(Box::new(call));
         }
         let (calls, expiring, stopping) = (Arc::downgrade(self), id.clone(), self.stopping.clone());
-        tokio::spawn(async move {
+        let timer = tokio::spawn(async move {
             stopping.run_until_cancelled(tokio::time::sleep_until(until)).await;
             let expired = calls.upgrade().and_then(|calls| calls.lock().remove(&expiring));
-            if let Some(call) = expired {
-                call.finish_declined().await;
+            if let Some(expired) = expired {
+                expired.call.finish_declined().await;
             }
         });
+        table.by_tenant.add(&key.tenant, 1);
+        table.by_id.insert(id.clone(), SuspendedCall { key, call, timer: timer.abort_handle() });
         Ok(id)
     }
 
     /// Takes a call, to give it its answers.
     ///
     /// # Errors
-    /// When there is no such call of this owner.
-    pub(crate) fn take(&self, id: &str, owner: &CallOwner) -> Result<InteractiveCall, ResumeError> {
-        self.lock().take(id, owner).ok_or(ResumeError::NotFound)
+    /// When there is no such call with this key.
+    pub(crate) fn take(&self, id: &str, key: &ResumeKey) -> Result<InteractiveCall, ResumeError> {
+        let mut table = self.lock();
+        let is_same = table.by_id.get(id).is_some_and(|suspended| suspended.key == *key);
+        let taken = is_same.then(|| table.remove(id)).flatten().ok_or(ResumeError::NotFound)?;
+        taken.timer.abort();
+        Ok(taken.call)
     }
 
     /// The number of suspended calls.
@@ -107,25 +128,9 @@ impl SuspendedCalls {
 }
 
 impl SuspendedTable {
-    /// Adds a call; returns it if there are too many.
-    fn insert(&mut self, id: SmolStr, suspended: SuspendedCall) -> Option<InteractiveCall> {
-        let tenant = &suspended.owner.tenant;
-        if is_full(MAX_SUSPENDED, self.by_tenant.total(), self.by_tenant.of(tenant)) {
-            return Some(suspended.call);
-        }
-        self.by_tenant.add(tenant, 1);
-        self.by_id.insert(id, suspended);
-        None
-    }
-
-    fn take(&mut self, id: &str, owner: &CallOwner) -> Option<InteractiveCall> {
-        let is_owned = self.by_id.get(id).is_some_and(|suspended| suspended.owner == *owner);
-        is_owned.then(|| self.remove(id)).flatten()
-    }
-
-    fn remove(&mut self, id: &str) -> Option<InteractiveCall> {
+    fn remove(&mut self, id: &str) -> Option<SuspendedCall> {
         let suspended = self.by_id.remove(id)?;
-        self.by_tenant.subtract(&suspended.owner.tenant, 1);
-        Some(suspended.call)
+        self.by_tenant.subtract(&suspended.key.tenant, 1);
+        Some(suspended)
     }
 }

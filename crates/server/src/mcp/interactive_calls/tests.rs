@@ -3,11 +3,12 @@
 use serde_json::json;
 use toolhub_core::{
     CallContext, ErrorKind, NoArguments, ToolError, ToolHub,
-    ids::{Caller, Tenant},
+    ids::{Caller, Tenant, ThreadId},
     tool,
 };
 
 use super::*;
+use crate::scope::{Principal, Scopes};
 
 fn question(message: &str) -> InputRequest {
     InputRequest::new(InputKind::Form, json!({ "message": message }))
@@ -33,8 +34,16 @@ async fn hub() -> ToolHub {
     ToolHub::builder().tools([tool("ask", ask), tool("forever", forever), tool("plain", plain)]).build().await.unwrap()
 }
 
-fn owner(tenant: &str, caller: &str) -> CallOwner {
-    CallOwner { tenant: Tenant::new(tenant).unwrap(), caller: Caller::new(caller).unwrap() }
+/// The call of `ask` by this caller.
+fn key(tenant: &str, caller: &str) -> ResumeKey {
+    key_of((tenant, caller), None, "ask", &json!({}))
+}
+
+fn key_of((tenant, caller): (&str, &str), thread: Option<&str>, tool: &str, arguments: &Value) -> ResumeKey {
+    let (tenant, caller) = (Tenant::new(tenant).unwrap(), Caller::new(caller).unwrap());
+    let principal = Principal { tenant, caller, scopes: Scopes::default() };
+    let thread = thread.map(|thread| ThreadId::new(thread).unwrap());
+    ResumeKey::new(&principal, thread.as_ref(), tool, arguments)
 }
 
 fn start(hub: &ToolHub, tool: &str) -> InteractiveCall {
@@ -65,10 +74,10 @@ fn answers(answers: &[(&str, &str)]) -> Map<String, Value> {
 async fn resume(
     suspended: &SuspendedCalls,
     id: &str,
-    owner: &CallOwner,
+    key: &ResumeKey,
     answers: Map<String, Value>,
 ) -> Result<(InteractiveCall, CallStep), ResumeError> {
-    let mut call = suspended.take(id, owner)?;
+    let mut call = suspended.take(id, key)?;
     call.answer(answers);
     let step = call.next().await;
     Ok((call, step))
@@ -76,19 +85,19 @@ async fn resume(
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_resumed_with_each_answer_until_it_ends() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     let step = call.next().await;
     assert_eq!(messages(&step), [("q1".into(), "one".into())]);
-    let id = suspended.park(ann.clone(), call).unwrap();
+    let id = suspended.park(ann.clone(), call).ok().unwrap();
     let (call, step) = resume(&suspended, &id, &ann, answers(&[("q1", "a"), ("odd", "x")])).await.unwrap();
     assert_eq!(messages(&step), [("q2".into(), "two".into()), ("q3".into(), "three".into())], "in one round trip");
     let again = resume(&suspended, &id, &ann, answers(&[("q1", "z")])).await;
     assert_eq!(again.err(), Some(ResumeError::NotFound), "an id is used once");
-    let id = suspended.park(ann.clone(), call).unwrap();
+    let id = suspended.park(ann.clone(), call).ok().unwrap();
     let (call, step) = resume(&suspended, &id, &ann, answers(&[("q3", "c")])).await.unwrap();
     assert_eq!(messages(&step), [("q2".into(), "two".into())], "what was not answered is asked again");
-    let id = suspended.park(ann.clone(), call).unwrap();
+    let id = suspended.park(ann.clone(), call).ok().unwrap();
     let (_, step) = resume(&suspended, &id, &ann, answers(&[("q2", "b")])).await.unwrap();
     assert_eq!(outcome(step).output, json!(["a", "b", "c"]));
     assert_eq!(suspended.len(), 0);
@@ -96,12 +105,19 @@ async fn a_call_is_resumed_with_each_answer_until_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_call_belongs_to_the_caller_that_made_it() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
+async fn a_suspended_call_is_resumed_by_the_same_call_of_the_same_caller_only() {
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     call.next().await;
-    let id = suspended.park(ann.clone(), call).unwrap();
-    for other in [owner("main", "bob"), owner("other", "ann")] {
+    let id = suspended.park(ann.clone(), call).ok().unwrap();
+    let others = [
+        key("main", "bob"),
+        key("other", "ann"),
+        key_of(("main", "ann"), None, "plain", &json!({})),
+        key_of(("main", "ann"), None, "ask", &json!({"a": 1})),
+        key_of(("main", "ann"), Some("t"), "ask", &json!({})),
+    ];
+    for other in others {
         let refused = resume(&suspended, &id, &other, answers(&[("q1", "x")])).await;
         assert_eq!(refused.err(), Some(ResumeError::NotFound));
     }
@@ -111,11 +127,11 @@ async fn a_suspended_call_belongs_to_the_caller_that_made_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_in_two_minutes_is_declined_and_the_call_goes_on() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     let id = call.handle().id();
     call.next().await;
-    let parked = suspended.park(ann.clone(), call).unwrap();
+    let parked = suspended.park(ann.clone(), call).ok().unwrap();
     tokio::time::sleep(INPUT_TIMEOUT - Duration::from_secs(2)).await;
     assert_eq!(suspended.len(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -127,11 +143,11 @@ async fn what_is_not_answered_in_two_minutes_is_declined_and_the_call_goes_on() 
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_while_it_is_suspended_gives_its_outcome_to_the_next_request() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), owner("main", "ann"));
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
     let mut call = start(&hub, "forever");
     call.next().await;
     call.handle().cancel();
-    let id = suspended.park(ann.clone(), call).unwrap();
+    let id = suspended.park(ann.clone(), call).ok().unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (_, step) = resume(&suspended, &id, &ann, Map::new()).await.unwrap();
     assert_eq!(outcome(step).error_kind(), Some(ErrorKind::Cancelled));
@@ -143,15 +159,35 @@ async fn there_is_a_bound_and_each_tenant_has_a_share() {
     let park = async |tenant: &str| {
         let mut call = start(&hub, "ask");
         call.next().await;
-        suspended.park(owner(tenant, "ann"), call)
+        suspended.park(key(tenant, "ann"), call)
     };
     for _ in 0..1_000 {
-        park("a").await.unwrap();
+        park("a").await.ok().unwrap();
     }
-    assert!(park("a").await.is_err());
+    let mut refused = park("a").await.err().unwrap();
+    refused.decline_all();
+    assert!(matches!(refused.next().await, CallStep::InputRequired(_)), "it goes on, and may ask again");
     for _ in 0..50 {
-        park("b").await.unwrap();
+        park("b").await.ok().unwrap();
     }
     assert!(park("b").await.is_err());
     assert_eq!(suspended.len(), 1_050);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_cannot_be_guessed_and_a_resumed_call_leaves_no_timer() {
+    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
+    let mut call = start(&hub, "ask");
+    call.next().await;
+    let tasks = tokio::runtime::Handle::current().metrics();
+    let before = tasks.num_alive_tasks();
+    for _ in 0..100 {
+        let id = suspended.park(ann.clone(), call).ok().unwrap();
+        assert!(id.len() == 22 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+        call = suspended.take(&id, &ann).unwrap();
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(tasks.num_alive_tasks() <= before, "{} tasks, {before} before", tasks.num_alive_tasks());
 }
