@@ -20,7 +20,9 @@ pub(crate) trait Client: Send + Sync {
     fn call(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-struct Baseline(RunningService<RoleClient, ClientConfig>);
+pub(crate) type Upstream = RunningService<RoleClient, ClientConfig>;
+
+struct Baseline(Upstream);
 
 impl Client for Baseline {
     fn call(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -34,24 +36,27 @@ impl Client for Baseline {
 
 /// The bare SDK with its own transport.
 pub(crate) async fn baseline_client(server: &Server) -> Arc<dyn Client> {
+    let url = (server.transport == Transport::Http).then(|| server.url());
+    Arc::new(Baseline(connect(url).await))
+}
+
+/// A connection of the bare SDK, to an address or to this program as a server over stdio.
+pub(crate) async fn connect(url: Option<String>) -> Upstream {
     let config = ClientConfig::new(ClientCapabilities::default(), Implementation::new("bench", "1"))
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
     let mode = ClientLifecycleMode::Initialize;
-    let running = match server.transport {
-        Transport::Stdio => {
-            let mut command = tokio::process::Command::new(&server.program);
+    let running = match url {
+        None => {
+            let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
             // Exits when its stdin is closed.
             let mut child =
                 command.env(VARIABLE, "stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
             let pipes = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
             serve_client_with_lifecycle(config, pipes, mode).await
         }
-        Transport::Http => {
-            let transport = StreamableHttpClientTransport::from_uri(server.url());
-            serve_client_with_lifecycle(config, transport, mode).await
-        }
+        Some(url) => serve_client_with_lifecycle(config, StreamableHttpClientTransport::from_uri(url), mode).await,
     };
-    Arc::new(Baseline(running.unwrap()))
+    running.unwrap()
 }
 
 struct Hub(ToolHub);

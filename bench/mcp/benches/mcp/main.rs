@@ -7,6 +7,7 @@
 
 mod clients;
 mod figures;
+mod gateways;
 mod server;
 
 #[global_allocator]
@@ -31,7 +32,7 @@ const MIN_RATE_RATIO: f64 = 0.85;
 const MAX_IDLE_KILOBYTES: f64 = 300.0;
 
 fn main() {
-    if server::run_if_requested() {
+    if server::run_if_requested() || gateways::run_if_requested() {
         return;
     }
     // Without `--bench`, cargo only checks that the benchmark runs.
@@ -72,6 +73,7 @@ fn main() {
             println!("| {transport:?} | {idle} | {each:.0} | ≤ {MAX_IDLE_KILOBYTES}, {verdict} |");
         }
         figures::print(&Server::start(Transport::Stdio), calls).await;
+        gateways::print(rounds, duration).await;
     });
 }
 

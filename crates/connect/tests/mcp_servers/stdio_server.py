@@ -81,7 +81,7 @@ def call(id, params):
     elif name == "hang":
         sys.stderr.write("hanging\n")
     elif name == "report":
-        text(id, {"cancelled": cancelled, "answers": answers})
+        text(id, {"cancelled": cancelled, "answers": answers, "lists": len(lists)})
     elif name == "late":
         for other in cancelled:
             text(other, "late")

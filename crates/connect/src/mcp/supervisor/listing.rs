@@ -44,15 +44,20 @@ pub(super) async fn list(
     let facts = connection.facts();
     let raw =
         if facts.tools.is_there { read_list(source, connection, ListKind::Tools).await? } else { RawList::default() };
-    let ttl = raw.ttl.map(|ttl| ttl.clamp(MIN_RELIST, MAX_RELIST));
+    let ttl = raw.ttl;
     let secrets = connection.secrets().named.clone();
     let param_headers = facts.era == Era::Modern && source.connections.is_http();
     let named = source.single_tools().names.clone();
     let options = CatalogOptions { named, secrets, param_headers, ..source.catalog_options.clone() };
     let catalog = catalog::read(raw, options).await;
     registration::register(source, handle, catalog).await.map_err(|error| error.to_string())?;
-    let unreported = (!reports_all_lists(source, connection)).then_some(DEFAULT_RELIST);
-    Ok(ttl.into_iter().chain(unreported).min().unwrap_or(MAX_RELIST))
+    Ok(relist_after(ttl, reports_all_lists(source, connection)))
+}
+
+/// When a list is read again that is valid for `ttl`, by what its server says.
+fn relist_after(ttl: Option<Duration>, reports_changes: bool) -> Duration {
+    let ttl = ttl.map_or(MAX_RELIST, |ttl| ttl.clamp(MIN_RELIST, MAX_RELIST));
+    if reports_changes { ttl } else { ttl.min(DEFAULT_RELIST) }
 }
 
 /// Reads all pages of a list, within the time for the start of the server.
@@ -140,4 +145,17 @@ fn reports_all_lists(source: &McpSource, connection: &Connection) -> bool {
     facts.tools.reports_changes
         && (!others.prompts || facts.prompts.reports_changes)
         && (!others.resources || facts.resources.reports_changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_again_as_its_server_says_within_bounds() {
+        let after = |ttl: Option<u64>, reports| relist_after(ttl.map(Duration::from_secs), reports).as_secs();
+        assert_eq!([after(Some(0), true), after(Some(45), true), after(Some(90_000), true)], [30, 45, 3_600]);
+        assert_eq!([after(None, true), after(None, false)], [3_600, 600]);
+        assert_eq!([after(Some(45), false), after(Some(90_000), false)], [45, 600]);
+    }
 }

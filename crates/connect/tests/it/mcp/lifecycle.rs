@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolhub_connect::mcp::{McpServer, Protocol};
 use toolhub_core::{
     ConnectionStateConfig, ErrorKind, SourceConnection, ToolHub,
@@ -103,6 +103,19 @@ async fn a_changed_list_changes_only_what_is_different() {
     text(&hub, "t__flood", json!({"count": 50})).await;
     wait_for("the removal", || hub.get("t__echo").is_none().then_some(())).await;
     assert_eq!(shared_status(&hub, "t__pid").await, ToolStatus::Available);
+}
+
+#[tokio::test]
+async fn a_burst_of_changes_is_read_once() {
+    let server = TestServer::new(&tools(&["report", "flood"])).flags(&["legacy"]);
+    let hub = connected(server.server().trust()).await;
+    server.set_tools(&tools(&["report", "flood", "echo"]));
+    text(&hub, "t__flood", json!({"count": 200})).await;
+    wait_for("the new tool", || hub.get("t__echo")).await;
+    let report: Value = serde_json::from_str(&text(&hub, "t__report", json!({})).await).unwrap();
+    let lists = report["lists"].as_u64().unwrap();
+    // The first list, and one after the burst; a few more if this machine is busy.
+    assert!((2..=5).contains(&lists), "{lists} lists");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use toolhub_core::{Effect, Outcome, Policy, ToolHub};
+use toolhub_core::{Effect, Outcome, Policy, SourceConnection, ToolHub};
 use toolhub_testkit::soak;
 
 use super::{TestServer, connected, text, text_when_back, tools, wait_for};
@@ -34,6 +34,9 @@ async fn a_server_killed_during_calls_leaves_one_outcome_for_each_and_no_effect_
         let read = || fs::read_to_string(&ledger).unwrap();
         wait_for("some effects", || (effects(read()) > round * 7 % 50).then_some(())).await;
         assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        let killed = tokio::time::Instant::now();
+        wait_for("the tools to be withheld", || (!is_connected(&hub)).then_some(())).await;
+        let withheld = killed.elapsed();
         let outcomes: Vec<Outcome> = join_all(calls.into_iter().map(IntoFuture::into_future)).await;
         let text = fs::read_to_string(&ledger).unwrap();
         let mut counts: HashMap<usize, usize> = HashMap::new();
@@ -49,7 +52,13 @@ async fn a_server_killed_during_calls_leaves_one_outcome_for_each_and_no_effect_
                 (false, _) => {}
             }
         }
+        wait_for("the tools to be back", || is_connected(&hub).then_some(())).await;
+        println!("round {round}: withheld after {withheld:?}, back after {:?}", killed.elapsed());
     }
+}
+
+fn is_connected(hub: &ToolHub) -> bool {
+    hub.sources().iter().all(|source| source.info().status.connection == SourceConnection::Connected)
 }
 
 #[tokio::test]

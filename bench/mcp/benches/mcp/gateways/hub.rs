@@ -1,0 +1,39 @@
+//! The hub as a gateway: as `toolhub serve` runs it, with its calls recorded in SQLite.
+
+use std::{env, path::PathBuf, sync::Arc};
+
+use toolhub::{
+    Sqlite, ToolHub,
+    backend::Backend,
+    mcp::McpServer,
+    server::{Server, Settings},
+};
+
+use crate::server::VARIABLE;
+
+pub(super) async fn serve(upstream: Option<String>) {
+    let folder = Folder::new();
+    let store: Arc<dyn Backend> = Arc::new(Sqlite::open(folder.0.join("bench.db"), Default::default()).unwrap());
+    let source = match upstream {
+        Some(url) => McpServer::http("bench", url).allow_host("127.0.0.1"),
+        None => McpServer::stdio("bench", env::current_exe().unwrap().to_string_lossy()).env(VARIABLE, "stdio"),
+    };
+    let hub = ToolHub::builder().shared_store(store.clone()).source(source.trust().source().unwrap());
+    let hub = hub.build().await.unwrap();
+    let mut settings = Settings::default();
+    settings.port = 0;
+    let bound = Server::new(hub, store, settings).bind().await.unwrap();
+    println!("{}", bound.address().port());
+    bound.serve(std::future::pending()).await.unwrap();
+}
+
+/// A folder for the database, which outlives this process: it is killed.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = env::temp_dir().join(format!("toolhub-bench-mcp-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
