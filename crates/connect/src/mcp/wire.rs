@@ -4,6 +4,7 @@
 //! of running calls, and the few messages that `rmcp` itself needs. `message` parses, `pending` judges ids, `router` decides,
 //! `stdio` and `http` move the bytes. Nothing here knows tools or results.
 
+mod cancelled_calls;
 mod exchange;
 mod forward;
 mod http;

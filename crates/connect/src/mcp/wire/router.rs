@@ -5,7 +5,7 @@
 //! waits, and nothing grows with the number of messages.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::HashSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -19,6 +19,7 @@ use tokio::{sync::watch, time::Instant};
 use toolhub_core::InputKind;
 
 use super::{
+    cancelled_calls::CancelledCalls,
     exchange::{Exchange, RequestError},
     forward::{Received, answered, refused, typed},
     list_changes::{ListChanges, UpdatedResources},
@@ -44,8 +45,6 @@ const MAX_OPEN_QUESTIONS: usize = 16;
 /// is shown to a caller sooner: it asks for nothing.
 const CANCELLED_CALL_ASKS: Duration = Duration::from_secs(60);
 const CANCELLED_CALL_LOGS: Duration = Duration::from_secs(3);
-/// How many cancelled calls are remembered for that.
-const MAX_CANCELLED_CALLS: usize = 256;
 /// How often a change of the list is assumed without a notification.
 const ASSUMED_CHANGE_INTERVAL: Duration = Duration::from_secs(60);
 /// JSON-RPC error code of a reply: the client cannot handle the request.
@@ -88,10 +87,7 @@ pub(crate) struct Router {
 struct State {
     pending: PendingRequests,
     open_questions: HashSet<RequestId>,
-    /// The calls that were cancelled last and not answered, the oldest first.
-    cancelled_calls: VecDeque<(i64, Instant)>,
-    /// When the last of those was cancelled that were too many to be remembered.
-    forgotten_call: Option<Instant>,
+    cancelled_calls: CancelledCalls,
     /// When a change of the list was last assumed.
     last_assumed_change: Option<Instant>,
 }
@@ -398,26 +394,22 @@ impl State {
     fn cancel(&mut self, id: i64) {
         let request = self.pending.cancel(id);
         if request.and_then(|request| request.exchange).is_some_and(|exchange| exchange.updates().is_some()) {
-            self.cancelled_calls.retain(|(_, at)| at.elapsed() < CANCELLED_CALL_ASKS);
-            if self.cancelled_calls.len() == MAX_CANCELLED_CALLS {
-                self.forgotten_call = self.cancelled_calls.pop_front().map(|(_, at)| at);
-            }
-            self.cancelled_calls.push_back((id, Instant::now()));
+            self.cancelled_calls.add(id);
         }
     }
 
     /// The request that an answer belongs to; `None` if the answer is late.
     fn take_answered(&mut self, id: &RequestId) -> Result<Option<(i64, InFlight)>, Violation> {
-        let answered = number(id);
-        self.cancelled_calls.retain(|(cancelled, _)| Some(*cancelled) != answered);
+        if let Some(id) = number(id) {
+            self.cancelled_calls.answered(id);
+        }
         self.pending.take_answered(id)
     }
 
     /// The only call in flight. A message may also belong to a call that was cancelled, which the server may not have stopped yet:
     /// there is none then. `window`: for so long after it was cancelled.
     fn only_call(&self, window: Duration) -> Option<&Exchange> {
-        let mut cancelled = self.cancelled_calls.iter().map(|(_, at)| at).chain(&self.forgotten_call);
-        self.pending.only_call().filter(|_| !cancelled.any(|at| at.elapsed() < window))
+        self.pending.only_call().filter(|_| !self.cancelled_calls.any_within(window))
     }
 
     /// The call that a question belongs to, if that is certain.
