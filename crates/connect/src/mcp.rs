@@ -29,6 +29,6 @@ mod target;
 mod wire;
 
 pub use pins::forget_server;
-pub(crate) use server::NamedToolSettings;
+pub(crate) use server::{MAX_PREFIX, NamedToolSettings};
 pub use server::{McpServer, McpServerError, Protocol};
 pub use source::McpSource;

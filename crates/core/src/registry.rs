@@ -198,6 +198,19 @@ impl Registry {
         (before, after)
     }
 
+    /// The source that a name belongs to, also if it has not added it.
+    pub(crate) fn owner(&self, name: &ToolName) -> Option<SmolStr> {
+        self.lock_settings().sources.owner(name).cloned()
+    }
+
+    /// The source that a name belongs to, if it has not added any tool yet.
+    pub(crate) fn absent_owner(&self, name: &ToolName) -> Option<SmolStr> {
+        let owner = self.owner(name)?;
+        let tools = self.snapshot();
+        let has_tools = tools.names().filter_map(|name| tools.get(name)?.source()).any(|source| source == owner);
+        (!has_tools).then_some(owner)
+    }
+
     /// The other source that a name belongs to.
     pub(crate) fn other_owner(&self, source: &SmolStr, name: &ToolName) -> Option<SmolStr> {
         self.lock_settings().sources.other_owner(source, name).cloned()

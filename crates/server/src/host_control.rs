@@ -2,13 +2,16 @@
 
 use std::{
     error::Error,
+    panic::resume_unwind,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use futures_core::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::task::JoinError;
 use toolhub_core::StoreRole;
 
 /// The host program around the server, as far as the server needs it.
@@ -122,6 +125,21 @@ pub struct ConfigProblem {
     pub detail: String,
     /// What to do about it.
     pub hint: Option<String>,
+}
+
+/// Makes a change through the host program. It is made to its end, also if the request that asked for it is dropped.
+pub(crate) async fn run_to_end<T: Send + 'static>(
+    host: &Arc<dyn HostControl>,
+    change: impl for<'a> FnOnce(&'a dyn HostControl) -> BoxFuture<'a, T> + Send + 'static,
+) -> T {
+    let host = host.clone();
+    let changing = tokio::spawn(async move { change(&*host).await });
+    match changing.await.map_err(JoinError::try_into_panic) {
+        Ok(result) => result,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The runtime ends.
+        Err(Err(_)) => std::future::pending().await,
+    }
 }
 
 fn count_problems(problems: &[ConfigProblem]) -> String {

@@ -111,14 +111,31 @@ impl ServerReader<'_, '_> {
         let text = |key: &str| self.keys.get(key).and_then(Value::as_str);
         let url = text("httpUrl").or(text("serverUrl")).or(text("url")).map(str::to_owned);
         if text("type") == Some("sse") {
-            return Err("it speaks HTTP+SSE, which is not supported; add its streamable HTTP address".into());
+            let address = url.map(|url| url.replacen("/sse", "/mcp", 1)).filter(|url| !is_secret("", url));
+            let address = address.map(|url| format!(", such as {url}")).unwrap_or_default();
+            return Err(format!(
+                "it speaks HTTP+SSE, which is not supported; add its streamable HTTP address{address}"
+            ));
+        }
+        let is_http = |url: &String| ["http://", "https://", "${"].iter().any(|start| url.starts_with(start));
+        if text("command").is_none() && url.as_ref().is_some_and(|url| !is_http(url)) {
+            return Err("its address does not begin with `http://` or `https://`".into());
+        }
+        let lists = ["args", "env_vars", "includeTools", "enabled_tools", "excludeTools", "disabled_tools"];
+        if let Some(key) = lists.iter().find(|key| self.keys.get(**key).is_some_and(|value| !is_list_of_texts(value))) {
+            return Err(format!("`{key}` is not a list of texts"));
         }
         let host = |url: &String| url.split("://").nth(1).and_then(|rest| rest.split('/').next()).map(str::to_owned);
         if url.as_ref().and_then(host).is_some_and(|host| host.contains('@')) {
             return Err("its address contains a user name or a password; add it with `auth`".into());
         }
         match (text("command").map(str::to_owned), url) {
-            (Some(command), _) => self.read_program(&command),
+            (Some(command), url) => {
+                if url.is_some() {
+                    self.config.notes.push(format!("`{}`: ignored its address, since it has a `command`", self.name));
+                }
+                self.read_program(&command);
+            }
             (None, Some(url)) => self.read_address(&url),
             (None, None) => return Err("it has neither `command` nor `url`".into()),
         }
@@ -224,14 +241,14 @@ impl ServerReader<'_, '_> {
     /// The strings of a list.
     fn list(&self, key: &str) -> Vec<String> {
         let items = self.keys.get(key).and_then(Value::as_array).into_iter().flatten();
-        items.filter_map(Value::as_str).map(str::to_owned).collect()
+        items.filter_map(Value::as_str).map(with_braces).collect()
     }
 
     /// The names and texts of a table.
     fn table(&self, key: &str) -> Vec<(String, String)> {
         let members = self.keys.get(key).and_then(Value::as_object).into_iter().flatten();
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        members.map(|(name, value)| (name.clone(), text(value))).collect()
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), with_braces);
+        members.filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), text(value))).collect()
     }
 
     /// The value of a variable or header, or a reference if it looks secret.
@@ -309,6 +326,23 @@ impl ServerReader<'_, '_> {
             rest = after;
         }
         toml_string(&(value + &rest.replace("${", "$${")))
+    }
+}
+
+fn is_list_of_texts(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(|items| items.iter().all(Value::is_string))
+}
+
+/// A text that is the reference `$NAME`, as Gemini CLI has it, as `${NAME}`.
+fn with_braces(text: &str) -> String {
+    let is_name = |name: &&str| {
+        let mut chars = name.chars();
+        chars.next().is_some_and(|c| c.is_ascii_uppercase() || c == '_')
+            && chars.all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+    };
+    match text.strip_prefix('$').filter(is_name) {
+        Some(name) => format!("${{{name}}}"),
+        None => text.to_owned(),
     }
 }
 

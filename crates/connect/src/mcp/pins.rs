@@ -26,7 +26,7 @@ use super::{catalog::SentDefinition, era::Era};
 const LAYOUT: u32 = 1;
 /// Why a definition waits that may be the approved one.
 pub(super) const UNREADABLE_PIN: &str = "the stored definition that was approved cannot be read";
-/// Number of rows written together.
+/// Number of rows removed together.
 const BATCH_SIZE: usize = 100;
 
 /// Forgets what is stored of a server: its approved definitions, and its protocol.
@@ -54,7 +54,7 @@ pub(super) struct Remembered {
 /// The approved definitions of a server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pins {
-    by_name: BTreeMap<String, SentDefinition>,
+    by_name: BTreeMap<String, PinRow>,
     /// The ids of rows that cannot be read. They are no approvals.
     unreadable: BTreeSet<String>,
 }
@@ -66,14 +66,21 @@ impl Pins {
         server: &str,
         definitions: impl Iterator<Item = (&'a str, &'a SentDefinition)>,
     ) -> Vec<PendingDefinition> {
-        let changed = definitions.filter(|(name, definition)| self.by_name.get(*name) != Some(*definition));
+        let approved = |name: &str| self.by_name.get(name).map(|pin| &pin.definition);
+        let changed = definitions.filter(|(name, definition)| approved(name) != Some(*definition));
         let pending = changed.map(|(name, definition)| PendingDefinition {
             name: name.to_owned(),
-            approved: self.by_name.get(name).cloned(),
+            approved: approved(name).cloned(),
             is_unreadable: self.unreadable.contains(&pin_id(server, name)),
+            changes: self.changes(name),
             current: definition.clone(),
         });
         pending.collect()
+    }
+
+    /// How often another definition of a tool was approved than the one that was seen first.
+    pub(super) fn changes(&self, name: &str) -> u32 {
+        self.by_name.get(name).map_or(0, |pin| pin.changes)
     }
 }
 
@@ -87,10 +94,25 @@ struct ServerRow {
     is_pinned: bool,
 }
 
-#[derive(Serialize, Deserialize)]
-struct PinRow {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct PinRow {
     name: String,
     definition: SentDefinition,
+    /// How often another definition was approved than the one that was seen first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    changes: u32,
+}
+
+impl PinRow {
+    /// A definition that was seen first.
+    pub(super) fn first(name: &str, definition: &SentDefinition) -> Self {
+        Self { name: name.to_owned(), definition: definition.clone(), changes: 0 }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A definition that waits for approval.
@@ -100,6 +122,7 @@ pub(super) struct PendingDefinition {
     pub(super) approved: Option<SentDefinition>,
     /// Whether there is an approved one that cannot be read.
     pub(super) is_unreadable: bool,
+    changes: u32,
     pub(super) current: SentDefinition,
 }
 
@@ -107,6 +130,15 @@ impl PendingDefinition {
     /// Whether no definition of this name was approved before.
     pub(super) fn is_new(&self) -> bool {
         self.approved.is_none() && !self.is_unreadable
+    }
+
+    /// The row of this definition, once it is approved.
+    pub(super) fn approve(&self) -> PinRow {
+        PinRow {
+            name: self.name.clone(),
+            definition: self.current.clone(),
+            changes: if self.is_new() { 0 } else { self.changes + 1 },
+        }
     }
 
     pub(super) fn change(&self) -> DefinitionChange {
@@ -135,7 +167,7 @@ impl ServerMemory {
                     server = serde_json::from_slice(&row.value).unwrap_or_else(unreadable);
                 }
                 Some(rest) if rest.starts_with('/') => match serde_json::from_slice(&row.value) {
-                    Ok(PinRow { name, definition }) => drop(pins.by_name.insert(name, definition)),
+                    Ok(pin @ PinRow { .. }) => drop(pins.by_name.insert(pin.name.clone(), pin)),
                     Err(_) => drop(pins.unreadable.insert(key.id.to_string())),
                 },
                 _ => {}
@@ -172,39 +204,25 @@ impl ServerMemory {
         self.commit(vec![self.put(self.server.clone(), &row)], now).await
     }
 
-    /// Stores the definitions of a server that is seen for the first time as approved.
+    /// Stores the definitions of a server that is seen for the first time as approved: all or none, since what is missing would wait for
+    /// approval.
     pub(super) async fn save_first(
         &self,
         era: Option<Era>,
-        pins: Vec<(String, SentDefinition)>,
+        pins: Vec<PinRow>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let server = self.put(self.server.clone(), &ServerRow { era, is_pinned: true });
-        self.save([server].into_iter().chain(self.pin_writes(pins)), now).await
+        self.commit([server].into_iter().chain(self.pin_writes(pins)).collect(), now).await
     }
 
     /// Stores definitions as approved.
-    pub(super) async fn save_pins(
-        &self,
-        pins: Vec<(String, SentDefinition)>,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.save(self.pin_writes(pins), now).await
+    pub(super) async fn save_pins(&self, pins: Vec<PinRow>, now: Timestamp) -> Result<(), StoreError> {
+        self.commit(self.pin_writes(pins).collect(), now).await
     }
 
-    fn pin_writes(&self, pins: Vec<(String, SentDefinition)>) -> impl Iterator<Item = Write> {
-        pins.into_iter().map(|(name, definition)| self.put(pin_id(&self.server, &name), &PinRow { name, definition }))
-    }
-
-    async fn save(&self, writes: impl Iterator<Item = Write>, now: Timestamp) -> Result<(), StoreError> {
-        let mut batch = Vec::new();
-        for write in writes {
-            batch.push(write);
-            if batch.len() == BATCH_SIZE {
-                self.commit(std::mem::take(&mut batch), now).await?;
-            }
-        }
-        self.commit(batch, now).await
+    fn pin_writes(&self, pins: Vec<PinRow>) -> impl Iterator<Item = Write> {
+        pins.into_iter().map(|pin| self.put(pin_id(&self.server, &pin.name), &pin))
     }
 
     fn put(&self, id: String, row: &impl Serialize) -> Write {

@@ -16,7 +16,7 @@ use toolhub_core::{
 use super::{
     catalog::{Catalog, ListedTool},
     executor::McpExecutor,
-    pins::{PendingDefinition, Pins, ServerMemory, UNREADABLE_PIN},
+    pins::{PendingDefinition, PinRow, Pins, ServerMemory, UNREADABLE_PIN},
     readers,
     server::SingleTools,
     source::McpSource,
@@ -50,8 +50,7 @@ pub(super) async fn approve(
     let names = DefinitionApproval::select(approvals, &changes)?;
     let chosen = pending.iter().filter(|tool| names.contains(&tool.name));
     let memory = ServerMemory::new(hub.store(), &source.server.name);
-    let pins = chosen.map(|tool| (tool.name.clone(), tool.current.clone())).collect();
-    memory.save_pins(pins, hub.now()).await.map_err(CallError::from)?;
+    memory.save_pins(chosen.map(PendingDefinition::approve).collect(), hub.now()).await.map_err(CallError::from)?;
     if let Some(catalog) = &registered.0 {
         register_catalog(source, handle, &hub, catalog).await.map_err(CallError::from)?;
     }
@@ -81,9 +80,12 @@ async fn register_catalog(
     hub: &ToolHub,
     catalog: &Catalog,
 ) -> Result<(), StoreError> {
-    let mut pending = find_pending(source, handle, hub, catalog).await?;
+    let Compared { mut pending, pins } = compare_with_pins(source, handle, hub, catalog).await?;
     let find_pending = |tool: &ListedTool| pending.iter().find(|pending| pending.name == tool.original_name);
-    let builders = catalog.tools.iter().map(|tool| builder(source, tool, find_pending(tool)));
+    let builders = catalog.tools.iter().map(|tool| {
+        let changes = pins.changes(&tool.original_name);
+        builder(source, tool, find_pending(tool), changes)
+    });
     let readers = readers::wanted(source);
     // First those that read: a tool of the server with such a name is refused.
     let builders = readers.builders(source).into_iter().chain(builders).collect();
@@ -138,16 +140,24 @@ fn notes(source: &McpSource, catalog: &Catalog) -> Vec<String> {
     catalog.notes.iter().cloned().chain(unused).chain(catalog.tools.iter().flat_map(of_tool)).collect()
 }
 
-/// The tools whose definition is not approved. The first list of a server is approved as a whole, apart from tools whose names belong
+/// How a list compares with the approved definitions.
+#[derive(Default)]
+struct Compared {
+    /// The tools whose definition is not approved.
+    pending: Vec<PendingDefinition>,
+    pins: Pins,
+}
+
+/// Compares a list with the approved definitions. The first list of a server is approved as a whole, apart from tools whose names belong
 /// to another source: these were not offered.
-async fn find_pending(
+async fn compare_with_pins(
     source: &McpSource,
     handle: &SourceHandle,
     hub: &ToolHub,
     catalog: &Catalog,
-) -> Result<Vec<PendingDefinition>, StoreError> {
+) -> Result<Compared, StoreError> {
     if !source.server.is_pinned() {
-        return Ok(Vec::new());
+        return Ok(Compared::default());
     }
     let memory = ServerMemory::new(hub.store(), &source.server.name);
     let remembered = memory.load(hub.now()).await?;
@@ -160,11 +170,12 @@ async fn find_pending(
             .collect();
         let definitions = catalog.definitions().into_iter();
         let (first, of_others): (Vec<_>, Vec<_>) = definitions.partition(|(name, _)| own.contains(name));
-        let first = first.into_iter().map(|(name, definition)| (name.to_owned(), definition.clone())).collect();
+        let first = first.into_iter().map(|(name, definition)| PinRow::first(name, definition)).collect();
         // Also if the connection has ended by now: otherwise a server could change its definitions by exiting.
         let era = source.status().facts.as_ref().map(|facts| facts.era);
         memory.save_first(era, first, hub.now()).await?;
-        return Ok(Pins::default().pending(&source.server.name, of_others.into_iter()));
+        let pins = Pins::default();
+        return Ok(Compared { pending: pins.pending(&source.server.name, of_others.into_iter()), pins });
     };
     let compared = pins.pending(&source.server.name, catalog.definitions().into_iter());
     let single = source.single_tools();
@@ -172,13 +183,18 @@ async fn find_pending(
     let is_asked_for =
         |tool: &PendingDefinition| tool.is_new() && single.settings.values().any(|named| named.tool == tool.name);
     let (asked_for, pending): (Vec<_>, Vec<_>) = compared.into_iter().partition(is_asked_for);
-    let asked_for = asked_for.into_iter().map(|tool| (tool.name, tool.current)).collect();
-    memory.save_pins(asked_for, hub.now()).await?;
-    Ok(pending)
+    memory.save_pins(asked_for.iter().map(PendingDefinition::approve).collect(), hub.now()).await?;
+    Ok(Compared { pending, pins })
 }
 
-fn builder(source: &McpSource, tool: &ListedTool, pending: Option<&PendingDefinition>) -> ToolBuilder {
+/// `changes`: how often another definition of the tool was approved. Approvals and grants of earlier ones stay void, also if a definition
+/// returns.
+fn builder(source: &McpSource, tool: &ListedTool, pending: Option<&PendingDefinition>, changes: u32) -> ToolBuilder {
     let server = &source.server;
+    let mut implementation = server.endpoint.implementation();
+    if changes > 0 {
+        implementation["approvedChanges"] = changes.into();
+    }
     let executor = McpExecutor {
         connections: source.connections.clone(),
         target: Target::Tool(tool.original_name.clone()),
@@ -191,7 +207,7 @@ fn builder(source: &McpSource, tool: &ListedTool, pending: Option<&PendingDefini
     let builder = tool
         .builder(&server.name)
         .config(json!({"server": server.name}))
-        .implementation(&server.endpoint.implementation())
+        .implementation(&implementation)
         .executor(Arc::new(executor))
         .policy(|own| *own = policy);
     let builder = match &source.connections.instances {

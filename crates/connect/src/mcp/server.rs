@@ -23,6 +23,8 @@ use crate::{
 /// How long a server may take to start, unless its settings say otherwise.
 pub(super) const DEFAULT_STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_MAX_TOOLS: usize = 1_000;
+/// Longest prefix. Names of tools that are too long are shortened behind it.
+pub(crate) const MAX_PREFIX: usize = 55;
 const DEFAULT_MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// Changes one tool of a server before it is registered.
@@ -91,6 +93,9 @@ pub enum McpServerError {
     /// The name cannot begin the names of tools.
     #[error("`{0}` cannot be the name of an MCP server: use letters, digits, `_` and `-`")]
     Name(String),
+    /// The prefix leaves no room for the names of tools.
+    #[error("`{0}` is too long to begin the names of tools: set a `prefix` of at most {MAX_PREFIX} characters")]
+    Prefix(String),
     /// A tool cannot have this name.
     #[error("`{0}` cannot be the name of a tool: use letters, digits, `_` and `-`")]
     ToolName(String),
@@ -381,9 +386,15 @@ impl McpServer {
     pub(super) fn check_name(&self) -> Result<(), McpServerError> {
         let is_valid = ToolName::new(self.name.as_str()).is_ok();
         let prefix = self.tool_prefix();
-        match is_valid && (prefix.is_empty() || ToolName::new(prefix).is_ok()) {
+        if !is_valid {
+            return Err(McpServerError::Name(self.name.clone()));
+        }
+        if prefix.len() > MAX_PREFIX {
+            return Err(McpServerError::Prefix(prefix.into()));
+        }
+        match prefix.is_empty() || ToolName::new(prefix).is_ok() {
             true => Ok(()),
-            false => Err(McpServerError::Name(if is_valid { prefix.into() } else { self.name.clone() })),
+            false => Err(McpServerError::Name(prefix.into())),
         }
     }
 

@@ -167,7 +167,6 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
         Ok(time) => time,
         Err(loss) => return Exit::Lost(loss),
     };
-    list_others(source, handle, &connection, OtherLists::all(source, &connection)).await;
     let mut subscription = listen(source, &connection, watched.take_changed()).await;
     handle.connected().await;
     *connected_at = Some(Instant::now());
@@ -176,6 +175,8 @@ async fn connect_and_serve(source: &McpSource, handle: &SourceHandle, connected_
         status.set_connection(SourceConnection::Connected, SystemClock.now());
         (status.last_error, status.next_attempt, status.last_stderr) = (None, None, None);
     }
+    // Tools do not wait for the other lists.
+    list_others(source, handle, &connection, OtherLists::all(source, &connection)).await;
     let mut listed_at = Instant::now();
     let mut pause = DEBOUNCE;
     let mut idle_check = tokio::time::interval_at(Instant::now() + IDLE_CHECK, IDLE_CHECK);

@@ -5,7 +5,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use hyper::{HeaderMap, StatusCode, header::RETRY_AFTER};
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{LOCATION, RETRY_AFTER},
+};
 use serde_json::Value;
 use toolhub_core::{
     Effect, ErrorKind, ToolError,
@@ -78,8 +81,16 @@ impl ErrorResponse<'_> {
             other => {
                 // 301 to 303 may mean that the request was carried out; the other statuses mean that it was not.
                 let effect = if matches!(other, 301..=303) { Effect::Unknown } else { effect };
-                ToolError::refused(format!("The service gave an answer that this tool cannot use ({status})."))
-                    .effect(effect)
+                let text = format!("The service gave an answer that this tool cannot use ({status}).");
+                let target = headers.get(LOCATION).and_then(|target| target.to_str().ok());
+                let target =
+                    target.map(|target| secrets.text(target.chars().take(MAX_EXCERPT_CHARS).collect::<String>()));
+                match target {
+                    Some(target) => ToolError::refused(format!("{text} It redirects to {target}"))
+                        .with_cause("redirects are not followed here; set the address to this one"),
+                    None => ToolError::refused(text),
+                }
+                .effect(effect)
             }
         }
     }

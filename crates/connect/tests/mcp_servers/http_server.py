@@ -106,6 +106,9 @@ class Handler(BaseHTTPRequestHandler):
         if "busy-get" in flags and "busy GET" not in events:
             note("busy GET")
             return self.body(429, "later", "text/plain", Retry_After="0")
+        if "no-get-route" in flags:
+            note("no such route")
+            return self.body(404, "")
         if "no-get" in flags:
             note("refused a stream")
             return self.body(405, "")

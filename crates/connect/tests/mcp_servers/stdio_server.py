@@ -194,6 +194,8 @@ if "lists" in flags:
 
 def handle_lists(id, method, params):
     """What a server has besides tools."""
+    if "silent-lists" in flags:
+        return
     if method == "prompts/list":
         arguments = [{"name": "who", "required": True}]
         send(id=id, result={"prompts": [{"name": "greet", "description": "Greets.", "arguments": arguments}, 7]})

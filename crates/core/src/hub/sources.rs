@@ -33,7 +33,11 @@ use crate::{
     tasks,
 };
 use toolhub_storage::latency::Latency;
-use toolhub_types::{language::Language, policy::Glob, tool::Kind};
+use toolhub_types::{
+    language::Language,
+    policy::Glob,
+    tool::{Kind, ToolName},
+};
 
 /// How long a source that is removed may take to close its connections.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -197,7 +201,7 @@ impl ToolHub {
     pub async fn remove_source(&self, name: &str) -> Option<ChangeSummary> {
         let entry = self.source_table().lock().remove(name)?;
         let changed = self.engine.registry.replace_sources(&[name.into()], [], || entry.stop.cancel()).ok()?;
-        Some(self.finish_source_removal(vec![entry], changed).await)
+        Some(self.finish_replacement(vec![entry], Vec::new(), changed).await)
     }
 
     /// Removes sources and adds others. Names that the new ones may add belong to them at once, so that no other source takes them
@@ -221,12 +225,28 @@ impl ToolHub {
             (names.iter().filter_map(|name| table.remove(name)).collect(), changed)
         };
         self.engine.source_lists.remove_misplaced(&self.engine.registry);
-        let summary = self.finish_source_removal(entries, changed).await;
-        for source in added {
-            self.start_source(source.clone(), Owner::Hub);
-            self.names_changed(&*source);
-        }
-        Ok(summary)
+        Ok(self.finish_replacement(entries, added, changed).await)
+    }
+
+    /// Closes what removed sources hold, then starts those that were added. Goes on if the caller is dropped: the added ones have their
+    /// names already.
+    async fn finish_replacement(
+        &self,
+        removed: Vec<SourceEntry>,
+        added: Vec<Arc<dyn ToolSource>>,
+        changed: (Arc<Tools>, Arc<Tools>),
+    ) -> ChangeSummary {
+        let hub = self.clone();
+        let finishing = self.engine.background_tasks.spawn(async move {
+            let summary = hub.finish_source_removal(removed, changed).await;
+            for source in added {
+                hub.start_source(source.clone(), Owner::Hub);
+                hub.names_changed(&*source);
+            }
+            summary
+        });
+        // It fails only when the runtime ends.
+        finishing.await.unwrap_or_default()
     }
 
     /// Closes what removed sources hold.
@@ -291,28 +311,22 @@ impl ToolHub {
 
     /// Why a source has not registered a tool of this name, if it knows the tool or has no tools yet.
     pub(super) fn missing_tool_reason(&self, name: &str) -> Option<String> {
-        self.sources().iter().find_map(|source| {
-            let patterns = source.tool_names();
-            if !patterns.iter().any(|pattern| pattern.matches(name)) {
-                return None;
-            }
-            let info = source.info();
-            // The name of a tool at its source follows the fixed part of the pattern.
-            let is_meant = |tool: &&SourceTool| {
-                let prefixes = patterns.iter().map(|pattern| pattern.as_str().trim_end_matches('*'));
-                tool.tool_name.is_none()
-                    && prefixes.into_iter().any(|prefix| name.strip_prefix(prefix) == Some(&tool.name))
-            };
-            let server = source.name();
-            if let Some(tool) = info.tools.iter().find(is_meant) {
-                let reason = tool.reason.as_deref().unwrap_or("it cannot be registered");
-                return Some(format!("`{name}` is not registered: the server `{server}` offers it, but {reason}"));
-            }
-            let is_waiting = info.tools.is_empty() && info.status.connection != SourceConnection::Connected;
-            is_waiting.then(|| {
-                let status = info.status.text(Language::English);
-                format!("no tool is named `{name}`; the server `{server}`, which may add it, is {status}")
-            })
+        let owner = self.engine.registry.owner(&ToolName::new(name).ok()?)?;
+        let source = self.source(&owner)?;
+        let (patterns, info) = (source.tool_names(), source.info());
+        // The name of a tool at its source follows the fixed part of the pattern.
+        let is_meant = |tool: &&SourceTool| {
+            let mut prefixes = patterns.iter().map(|pattern| pattern.as_str().trim_end_matches('*'));
+            tool.tool_name.is_none() && prefixes.any(|prefix| name.strip_prefix(prefix) == Some(&tool.name))
+        };
+        if let Some(tool) = info.tools.iter().find(is_meant) {
+            let reason = tool.reason.as_deref().unwrap_or("it cannot be registered");
+            return Some(format!("`{name}` is not registered: the server `{owner}` offers it, but {reason}"));
+        }
+        let is_waiting = info.tools.is_empty() && info.status.connection != SourceConnection::Connected;
+        is_waiting.then(|| {
+            let status = info.status.text(Language::English);
+            format!("no tool is named `{name}`; the server `{owner}`, which may add it, is {status}")
         })
     }
 

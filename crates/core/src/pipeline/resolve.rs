@@ -5,10 +5,15 @@
 use serde_json::{Map, Value};
 
 use super::{Found, Submission};
-use crate::{call::Call, execution::CallEnvelope, registry::Registry};
+use crate::{
+    call::Call,
+    execution::CallEnvelope,
+    registry::{Registry, Tools},
+};
 use toolhub_types::{
     error::{CallError, Detail, ErrorKind},
     ids::ThreadId,
+    tool::ToolName,
 };
 
 /// How many characters of an unknown name are shown; a valid name is never longer.
@@ -33,13 +38,7 @@ pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found,
     };
     call.from_offer = offer.is_some();
     let Some(tool) = tool else {
-        let suggestions = offer.as_ref().unwrap_or(&registry.snapshot()).suggest(&call.tool);
-        let hint = suggestions.first().map_or_else(String::new, |name| format!(" Did you mean `{name}`?"));
-        let name: String = call.tool.chars().take(MAX_NAME_SHOWN).collect();
-        let error = CallError::new(ErrorKind::ToolNotFound)
-            .operator(format!("no tool is named `{name}`"))
-            .model(format!("There is no tool named `{name}`.{hint}"))
-            .detail(Detail::Suggestions(suggestions));
+        let error = not_found(registry, offer.as_deref(), &call.tool);
         return Err(RefusedCall { call, error });
     };
     // Models often send `null` for "no arguments" where an empty object is meant.
@@ -50,4 +49,22 @@ pub(super) fn find(registry: &Registry, submission: Submission) -> Result<Found,
         call.head_mut().mint_thread(ThreadId::mint());
     }
     Ok(Found(CallEnvelope::new(call, tool, step_call)))
+}
+
+fn not_found(registry: &Registry, offer: Option<&Tools>, tool: &str) -> CallError {
+    let name: String = tool.chars().take(MAX_NAME_SHOWN).collect();
+    let error = CallError::new(ErrorKind::ToolNotFound);
+    if let Some(source) = ToolName::new(tool).ok().and_then(|name| registry.absent_owner(&name)) {
+        return error
+            .operator(format!(
+                "no tool is named `{name}`; the server `{source}`, which may add it, is not connected yet"
+            ))
+            .model(format!("`{name}` is not available now: the server that may provide it is not connected yet."));
+    }
+    let suggestions = offer.unwrap_or(&registry.snapshot()).suggest(tool);
+    let hint = suggestions.first().map_or_else(String::new, |name| format!(" Did you mean `{name}`?"));
+    error
+        .operator(format!("no tool is named `{name}`"))
+        .model(format!("There is no tool named `{name}`.{hint}"))
+        .detail(Detail::Suggestions(suggestions))
 }

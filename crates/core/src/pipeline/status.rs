@@ -142,7 +142,7 @@ fn probe_guard(statuses: &Arc<Statuses>, envelope: &CallEnvelope) -> ProbeGuard 
         envelope.call.id,
         &envelope.tool.definition.name,
         &envelope.call.tenant,
-        envelope.call.thread.as_ref(),
+        envelope.call.named_thread(),
     )
 }
 
@@ -180,7 +180,7 @@ pub(super) fn verdict(statuses: &Arc<Statuses>, done: &mut Done) -> Option<Box<(
         {
             let CallEnvelope { call, tool, .. } = done.context.envelope();
             let name = &tool.definition.name;
-            Box::new(ProbeGuard::new_unrecorded(statuses, call.id, name, &call.tenant, call.thread.as_ref()))
+            Box::new(ProbeGuard::new_unrecorded(statuses, call.id, name, &call.tenant, call.named_thread()))
         }
         None => return None,
     };

@@ -73,6 +73,12 @@ impl SourceNames {
         self.specificity(source, name).is_some()
     }
 
+    /// The source that the name belongs to: that of the most specific pattern.
+    pub(super) fn owner(&self, name: &ToolName) -> Option<&SmolStr> {
+        let ranked = self.0.keys().filter_map(|source| Some((self.specificity(source, name)?, source)));
+        ranked.max().map(|(_, source)| source)
+    }
+
     /// The other source that the name belongs to, because its pattern is more specific.
     pub(super) fn other_owner(&self, source: &SmolStr, name: &ToolName) -> Option<&SmolStr> {
         let own = self.specificity(source, name);

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     app::App,
-    host_control::{ConfigProblem, HostControl, HostControlError, ReloadReport},
+    host_control::{ConfigProblem, HostControl, HostControlError, ReloadReport, run_to_end},
     json::Json,
     problem::{ApiResult, Code, Problem},
     route::Route,
@@ -73,5 +73,5 @@ async fn show(State(app): State<App>) -> ApiResult<Json<Value>> {
 }
 
 async fn reload(State(app): State<App>) -> ApiResult<Json<ReloadReport>> {
-    host_control(&app)?.reload().await.map(Json).map_err(host_problem)
+    run_to_end(host_control(&app)?, |host| host.reload()).await.map(Json).map_err(host_problem)
 }

@@ -108,25 +108,50 @@ async fn a_report_counts_once_and_a_rollback_is_made_once() {
     assert_eq!(server.get(state).await.expect_status(200)["version"], 4);
 }
 
-/// A host program whose backups finish when the test releases them.
-struct SlowBackupHost {
-    started: Semaphore,
-    release: Semaphore,
+/// A host program whose backups and reloads finish when the test releases them.
+#[derive(Default)]
+struct SlowHost {
+    started: Gate,
+    release: Gate,
+    finished: Gate,
 }
 
-impl HostControl for SlowBackupHost {
+struct Gate(Semaphore);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(Semaphore::new(0))
+    }
+}
+
+impl Gate {
+    fn open(&self) {
+        self.0.add_permits(1);
+    }
+
+    async fn pass(&self) {
+        self.0.acquire().await.unwrap().forget();
+    }
+}
+
+impl HostControl for SlowHost {
     fn config(&self) -> Value {
         Value::Null
     }
 
     fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>> {
-        Box::pin(async { Ok(ReloadReport::default()) })
+        Box::pin(async {
+            self.started.open();
+            self.release.pass().await;
+            self.finished.open();
+            Ok(ReloadReport::default())
+        })
     }
 
     fn backup(&self, store: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>> {
         Box::pin(async move {
-            self.started.add_permits(1);
-            self.release.acquire().await.unwrap().forget();
+            self.started.open();
+            self.release.pass().await;
             Ok(Backup { path: "/backups/1.db".into(), store, bytes: 1, sha256: "00".repeat(32) })
         })
     }
@@ -136,19 +161,19 @@ impl HostControl for SlowBackupHost {
 async fn a_repetition_waits_for_nobody_and_what_was_begun_goes_on_without_its_client() {
     let store = Arc::new(Memory::default());
     let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
-    let host_control = Arc::new(SlowBackupHost { started: Semaphore::new(0), release: Semaphore::new(0) });
+    let host_control = Arc::new(SlowHost::default());
     let router = Server::with_host_control(hub, store, Settings::default(), host_control.clone()).router();
     let backup = || {
         let router = router.clone();
         async move { send(&router, "POST", "/api/v1/backups", None, &[("idempotency-key", "k1")]).await }
     };
     let first = tokio::spawn(backup());
-    host_control.started.acquire().await.unwrap().forget();
+    host_control.started.pass().await;
     backup().await.expect_problem(409, "idempotency_in_progress");
     // The client disconnects during the backup.
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
-    host_control.release.add_permits(1);
+    host_control.release.open();
     let body = loop {
         let replayed = backup().await;
         if replayed.status != 409 {
@@ -157,5 +182,19 @@ async fn a_repetition_waits_for_nobody_and_what_was_begun_goes_on_without_its_cl
         tokio::task::yield_now().await;
     };
     assert_eq!((body.header("idempotency-replayed"), &body.expect_status(201)["bytes"]), ("true", &json!(1)));
-    assert_eq!(host_control.started.available_permits(), 0, "a second backup was made");
+    assert_eq!(host_control.started.0.available_permits(), 0, "a second backup was made");
+}
+
+#[tokio::test]
+async fn a_reload_goes_on_without_its_client() {
+    let store = Arc::new(Memory::default());
+    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let host_control = Arc::new(SlowHost::default());
+    let router = Server::with_host_control(hub, store, Settings::default(), host_control.clone()).router();
+    let reload = tokio::spawn(async move { send(&router, "POST", "/api/v1/reload", None, &[]).await });
+    host_control.started.pass().await;
+    reload.abort();
+    assert!(reload.await.unwrap_err().is_cancelled());
+    host_control.release.open();
+    host_control.finished.pass().await;
 }

@@ -99,6 +99,34 @@ async fn sources_are_added_and_removed_while_the_hub_runs() {
 }
 
 #[tokio::test]
+async fn a_replacement_goes_on_if_its_caller_leaves() {
+    let (hub, _old) = hub(ToolHub::builder()).await;
+    let (new, mut control) = TestSource::new("fs");
+    // Polled once, and dropped while the old source stops.
+    tokio::select! {
+        biased;
+        _ = hub.replace_sources(&["fs"], vec![Arc::new(new)]) => panic!("the old source was not waited for"),
+        () = std::future::ready(()) => {}
+    }
+    let fs = control.handle().await;
+    fs.replace_tools(vec![plain("fs__a")]).await;
+    assert_eq!(names(&hub), ["fs__a"]);
+    assert!(hub.remove_source("fs").await.is_some());
+}
+
+#[tokio::test]
+async fn a_missing_tool_is_explained_by_the_source_that_owns_its_name() {
+    let (hub, fs) = hub(ToolHub::builder()).await;
+    let call = async |name: &str| hub.call(name, json!({})).await.error.unwrap();
+    let early = call("fs__read").await;
+    assert_eq!(early.kind, ErrorKind::ToolNotFound);
+    assert!(early.operator.contains("the server `fs`, which may add it, is not connected yet"), "{early:?}");
+    assert!(early.model.contains("not available now"), "{early:?}");
+    fs.replace_tools(vec![plain("fs__other")]).await;
+    assert_eq!(call("fs__oter").await.operator, "no tool is named `fs__oter`");
+}
+
+#[tokio::test]
 async fn a_tool_may_depend_on_one_that_a_source_may_still_bring() {
     let (hub, fs) = hub(ToolHub::builder().tool(plain("report").after("fs__read"))).await;
     hub.register(plain("other").after("git__read")).unwrap_err();

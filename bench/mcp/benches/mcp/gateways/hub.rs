@@ -16,7 +16,7 @@ pub(super) async fn serve(upstream: Option<String>) {
     let store: Arc<dyn Backend> = Arc::new(Sqlite::open(folder.0.join("bench.db"), Default::default()).unwrap());
     let source = match upstream {
         Some(url) => McpServer::http("bench", url).allow_host("127.0.0.1"),
-        None => McpServer::stdio("bench", env::current_exe().unwrap().to_string_lossy()).env(VARIABLE, "stdio"),
+        None => McpServer::stdio("bench", env::current_exe().unwrap()).env(VARIABLE, "stdio"),
     };
     let hub = ToolHub::builder().shared_store(store.clone()).source(source.trust().source().unwrap());
     let hub = hub.build().await.unwrap();

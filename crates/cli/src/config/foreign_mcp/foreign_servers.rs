@@ -37,7 +37,8 @@ pub(super) fn find(document: &Value) -> Result<Vec<FoundServer<'_>>, String> {
                 "the servers `{other}` and `{original}` would both be named `{name}` here; rename one of them"
             ));
         }
-        found.extend(server.as_object().map(|keys| FoundServer { name, project: None, keys: keys.clone() }));
+        // What is no table has no keys, and is left out with a note.
+        found.push(FoundServer { name, project: None, keys: server.as_object().cloned().unwrap_or_default() });
     }
     for (project, servers) in projects {
         for (original, server) in servers {

@@ -197,3 +197,33 @@ fn a_later_import_does_not_share_a_variable_that_may_have_another_value() {
     assert_eq!(imports("three", "hunter22", &[("API_TOKEN", "hunter22")]), "API_TOKEN");
     assert_eq!(imports("four", "hunter24", &[("FOUR_API_TOKEN", "hunter25")]), "FOUR_API_TOKEN_2");
 }
+
+#[test]
+fn what_cannot_be_taken_over_is_left_out_alone_with_a_note() {
+    let gemini = json!({"mcpServers": {
+        "good": {"httpUrl": "https://mcp.example/mcp", "headers": {"X-Key": "$GOOD_KEY"}},
+        "run": {"command": "run", "args": ["--key", "$RUN_KEY"], "env": {"API_TOKEN": "$RUN_TOKEN", "EMPTY": null}, "url": "https://a.example"},
+        "number": 5,
+        "text": {"command": "run", "args": "-y"},
+        "socket": {"url": "wss://mcp.example"},
+        "old": {"type": "sse", "url": "https://mcp.example/sse"},
+    }});
+    let (config, said) = import("settings.json", &gemini.to_string());
+    for line in [
+        "headers = { X-Key = \"${GOOD_KEY}\" }",
+        "args = [\"--key\", \"${RUN_KEY}\"]",
+        "env = { API_TOKEN = \"${RUN_TOKEN}\" }",
+    ] {
+        assert!(config.contains(line), "{line}\n{config}");
+    }
+    assert_eq!(config.matches("[mcp_servers.").count(), 2, "{config}");
+    for note in [
+        "`number` was left out: it has neither `command` nor `url`",
+        "`text` was left out: `args` is not a list of texts",
+        "`socket` was left out: its address does not begin with",
+        "such as https://mcp.example/mcp",
+        "`run`: ignored its address",
+    ] {
+        assert!(said.contains(note), "{note}\n{said}");
+    }
+}

@@ -21,7 +21,7 @@ use crate::{
         Diagnostics, KeyPath, Problem,
         raw::{Annotations, McpInstance, McpServerConfig, McpToolConfig, McpTransport},
     },
-    mcp::{McpServer, McpServerError, McpSource},
+    mcp::{MAX_PREFIX, McpServer, McpServerError, McpSource},
 };
 
 /// The keys of programs and those of addresses.
@@ -116,6 +116,10 @@ fn check_names(name: &str, raw: &McpServerConfig, at: &KeyPath, diagnostics: &mu
         && let Err(error) = ToolName::new(prefix)
     {
         diagnostics.report(&at.key("prefix"), error.describe("prefix"), "use letters, digits, `_` and `-`");
+    } else if raw.tool_prefix(name).len() > MAX_PREFIX {
+        let at = if raw.prefix.is_some() { at.key("prefix") } else { at.clone() };
+        let message = format!("`{}` is too long to begin the names of tools", raw.tool_prefix(name));
+        diagnostics.report(&at, message, format!("set a `prefix` of at most {MAX_PREFIX} characters"));
     }
 }
 

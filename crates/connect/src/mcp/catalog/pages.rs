@@ -124,8 +124,9 @@ impl ListReader {
         self.list.entries.extend(items);
         let ttl = page.ttl_ms.and_then(|ttl| serde_json::from_str(ttl.get()).ok()).map(Duration::from_millis);
         self.list.ttl = self.list.ttl.into_iter().chain(ttl).min();
-        // Anything but a text is no cursor.
+        // Anything but a text is no cursor, and many servers end their list with an empty one.
         let cursor = page.next_cursor.and_then(|cursor| serde_json::from_str::<String>(cursor.get()).ok());
+        let cursor = cursor.filter(|cursor| !cursor.is_empty());
         let is_full = self.list.entries.len() >= self.max_entries;
         Ok(match cursor {
             _ if left_out > 0 => self.cut_at_entries(),
@@ -244,6 +245,8 @@ mod tests {
         let (pages, list) =
             read(1_000, |number| page([number], if number < 3 { json!(number.to_string()) } else { json!(null) }));
         assert_eq!((pages, list.entries.len(), list.cut), (4, 4, None));
+        let (pages, list) = read(1_000, |number| page([number], json!("")));
+        assert_eq!((pages, list.entries.len(), list.cut), (1, 1, None), "an empty cursor is none");
         let (_, empty) =
             read(1_000, |_| json!({"tools": [], "_meta": {"a": [1]}, "resultType": "complete"}).to_string());
         assert_eq!((empty.entries.len(), empty.cut), (0, None));

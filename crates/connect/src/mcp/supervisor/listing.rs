@@ -19,6 +19,8 @@ use crate::mcp::{
 /// Bounds of what a server says about when to read its list again.
 pub(super) const MIN_RELIST: Duration = Duration::from_secs(30);
 const MAX_RELIST: Duration = Duration::from_secs(3600);
+/// How long all lists besides that of the tools may take.
+const OTHER_LISTS_TIMEOUT: Duration = Duration::from_secs(20);
 /// When a busy server is asked again that does not say when.
 const BUSY_DELAY: Duration = Duration::from_secs(5);
 
@@ -41,9 +43,12 @@ pub(super) async fn list(
     handle: &SourceHandle,
     connection: &Connection,
 ) -> Result<Duration, ListFailure> {
-    let facts = connection.facts();
-    let raw =
-        if facts.tools.is_there { read_list(source, connection, ListKind::Tools).await? } else { RawList::default() };
+    let (facts, deadline) = (connection.facts(), Instant::now() + source.server.startup_timeout);
+    let raw = if facts.tools.is_there {
+        read_list(source, connection, ListKind::Tools, deadline).await?
+    } else {
+        RawList::default()
+    };
     let ttl = raw.ttl;
     let secrets = connection.secrets().named.clone();
     let param_headers = facts.era == Era::Modern && source.connections.is_http();
@@ -60,10 +65,15 @@ fn relist_after(ttl: Option<Duration>, reports_changes: bool) -> Duration {
     if reports_changes { ttl } else { ttl.min(DEFAULT_RELIST) }
 }
 
-/// Reads all pages of a list, within the time for the start of the server.
-async fn read_list(source: &McpSource, connection: &Connection, kind: ListKind) -> Result<RawList, ListFailure> {
+/// Reads all pages of a list.
+async fn read_list(
+    source: &McpSource,
+    connection: &Connection,
+    kind: ListKind,
+    deadline: Instant,
+) -> Result<RawList, ListFailure> {
     let mut reader = ListReader::new(kind, source.server.max_tools);
-    let (mut cursor, deadline) = (None, Instant::now() + source.server.startup_timeout);
+    let mut cursor = None;
     loop {
         let started = Instant::now();
         let page = tokio::time::timeout_at(deadline, connection.list_page(kind, cursor)).await;
@@ -112,17 +122,19 @@ pub(super) async fn list_others(
 ) {
     let secrets = &connection.secrets().named;
     let mut lists = source.status().lists.clone();
+    // Meanwhile the list of the tools is not read.
+    let deadline = Instant::now() + source.server.startup_timeout.min(OTHER_LISTS_TIMEOUT);
     if wanted.prompts {
-        match read_list(source, connection, ListKind::Prompts).await {
+        match read_list(source, connection, ListKind::Prompts, deadline).await {
             Ok(list) => lists.set_prompts(list, source.server.tool_prefix(), secrets).await,
             Err(failure) => log_unlisted(source, &failure),
         }
     }
     if wanted.resources {
-        match read_list(source, connection, ListKind::Resources).await {
+        match read_list(source, connection, ListKind::Resources, deadline).await {
             Ok(resources) => {
                 // Many servers with resources do not know the method.
-                let templates = read_list(source, connection, ListKind::Templates).await.unwrap_or_default();
+                let templates = read_list(source, connection, ListKind::Templates, deadline).await.unwrap_or_default();
                 lists.set_resources(resources, templates, secrets).await;
             }
             Err(failure) => log_unlisted(source, &failure),

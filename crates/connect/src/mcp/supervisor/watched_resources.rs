@@ -1,10 +1,13 @@
 //! The resources whose changes a server is asked to report.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::mcp::{connection::Connection, era::Era, source::McpSource};
+
+/// How long the requests about changed subscriptions may take together: the list of the tools is not read meanwhile.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The resources whose changes the hub wants to know, and those that the server was asked for.
 pub(super) struct WatchedResources {
@@ -41,9 +44,10 @@ impl WatchedResources {
         }
         let wanted: BTreeSet<String> = self.current().into_iter().collect();
         let changed: Vec<_> = wanted.symmetric_difference(&self.subscribed).cloned().collect();
+        let deadline = Instant::now() + SUBSCRIBE_TIMEOUT;
         for uri in &changed {
             let request = connection.watch_resource(uri, wanted.contains(uri));
-            if !matches!(tokio::time::timeout(source.server.startup_timeout, request).await, Ok(Ok(()))) {
+            if !matches!(tokio::time::timeout_at(deadline, request).await, Ok(Ok(()))) {
                 tracing::debug!(server = source.server.name, "an MCP server refused to watch a resource");
             }
         }

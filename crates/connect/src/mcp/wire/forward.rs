@@ -82,7 +82,7 @@ fn tool_list(id: i64, result: &RawValue) -> ServerJsonRpcMessage {
 /// A message as `rmcp` reads it.
 pub(super) fn typed(text: &str) -> Result<ServerJsonRpcMessage, Violation> {
     if text.len() > MAX_TYPED_BYTES {
-        return Err(Violation::TooLong { limit: MAX_TYPED_BYTES });
+        return Err(Violation::NotAMessage("it has more than 512 KiB, and is not the answer to a call or a list"));
     }
     serde_json::from_str(text).map_err(|_| Violation::NotAMessage("its members have the wrong type"))
 }

@@ -106,6 +106,15 @@ async fn changes_of_lists_and_of_watched_resources_are_heard_in_both_eras() {
 }
 
 #[tokio::test]
+async fn tools_do_not_wait_for_lists_that_never_come() {
+    for flags in [&["lists", "silent-lists", "legacy"][..], &["lists", "silent-lists"]] {
+        let server = TestServer::new(&tools(&["pid"])).flags(flags);
+        let hub = connected(server.server().prompts().resources()).await;
+        text(&hub, "t__pid", json!({})).await;
+    }
+}
+
+#[tokio::test]
 async fn of_two_servers_with_the_same_uris_the_second_has_its_name_in_front() {
     let [(server, _), (other, _)] = servers();
     let builder = ToolHub::builder().source(source(server.server().resources()));

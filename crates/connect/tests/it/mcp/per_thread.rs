@@ -237,6 +237,18 @@ async fn the_processes_that_one_thread_loses_withhold_the_tool_from_this_thread_
 }
 
 #[tokio::test]
+async fn calls_without_a_thread_that_lose_their_process_withhold_the_tool() {
+    let server = TestServer::new(&tools(&["exit", "count"]));
+    let hub = connected(server.server().per_thread()).await;
+    for _ in 0..3 {
+        let lost = hub.call("t__exit", json!({})).await;
+        assert_eq!(lost.error_kind(), Some(ErrorKind::UpstreamUnreachable), "{lost:#?}");
+    }
+    assert_eq!(shared_status(&hub, "t__exit").await, ToolStatus::Failed);
+    assert_eq!(shared_status(&hub, "t__count").await, ToolStatus::Available);
+}
+
+#[tokio::test]
 async fn errors_on_the_connection_of_a_thread_or_a_tenant_concern_no_other() {
     let server = TestServer::new(&tools(&["fail"]));
     let failing = json!({"code": -32603});

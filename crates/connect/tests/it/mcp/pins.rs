@@ -1,11 +1,18 @@
 //! Changed and new definitions wait for the approval of a person.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use toolhub_core::{
-    DefinitionApproval, DefinitionApprovalError, DefinitionDifference, ErrorKind, SourceToolState, ToolHub,
-    backend::{Backend, Batch, Change, Durability, Expect, Memory, Scan, Scope, Table, Write, read_all},
+    Answer, ApprovalOutcome, DefinitionApproval, DefinitionApprovalError, DefinitionDifference, ErrorKind,
+    SourceToolState, ToolBuilder, ToolHub,
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher,
+        Write, read_all,
+    },
+    clock::Timestamp,
+    ids::{Caller, Tenant},
     status::ToolStatus,
 };
 
@@ -91,6 +98,76 @@ async fn a_tool_whose_name_belongs_to_another_server_is_not_approved_with_the_fi
     let state = wait_for("the next list", || state("fs__read").filter(|it| *it != SourceToolState::Quarantined)).await;
     assert_eq!(state, SourceToolState::PendingApproval);
     assert_eq!(hub.source("t").unwrap().pending_changes()[0].name, "fs__read");
+}
+
+/// Lists again, and approves what changed.
+async fn approve_change(hub: &ToolHub, server: &TestServer, text: &str) {
+    server.set_tools(&described(text));
+    hub.call("t__flood", json!({"count": 1})).await;
+    let source = hub.source("t").unwrap();
+    wait_for("the change", || (!source.pending_changes().is_empty()).then_some(())).await;
+    assert_eq!(source.approve(&[]).await.unwrap(), ["echo"]);
+}
+
+#[tokio::test]
+async fn a_grant_stays_void_when_an_earlier_definition_returns() {
+    let server = TestServer::new(&described("Echoes.")).flags(&["legacy"]);
+    let hub = connected_hub(ToolHub::builder(), server.server().tool("echo", ToolBuilder::confirm)).await;
+    let call = async || hub.call("t__echo", json!({})).no_wait().await;
+    let asks = async || call().await.error_kind() == Some(ErrorKind::ApprovalRequired);
+    let id = call().await.error.unwrap().approval().expect("the call asks");
+    let answer = Answer::new(ApprovalOutcome::ProceedAlwaysTool, Caller::new("boss").unwrap());
+    hub.resolve_approval(&Tenant::default(), id, answer).await.unwrap();
+    assert!(!asks().await);
+    approve_change(&hub, &server, "Echoes twice.").await;
+    assert!(asks().await);
+    approve_change(&hub, &server, "Echoes.").await;
+    assert!(asks().await, "the grant of the first definition was void");
+}
+
+/// Counts the writes to the rows of servers, by commit.
+#[derive(Default)]
+struct CountedCommits {
+    store: Memory,
+    pins: Mutex<Vec<usize>>,
+}
+
+impl Backend for CountedCommits {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.store.load(keys, now)
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        let writes = batch.writes.iter().filter(|write| write.table == Table::McpServers).count();
+        // The era of the server is stored when it connects.
+        if writes > 1 {
+            self.pins.lock().unwrap().push(writes);
+        }
+        self.store.commit(batch, now)
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.store.scan(scan, now)
+    }
+
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.store.sweep(limit, now)
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.store.watch(table)
+    }
+}
+
+#[tokio::test]
+async fn the_first_list_is_stored_as_a_whole() {
+    let names: Vec<String> = (0..250).map(|number| format!("tool{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = TestServer::new(&tools(&names));
+    let store = Arc::new(CountedCommits::default());
+    let hub = ToolHub::builder().shared_store(store.clone());
+    let _hub = connected_hub(hub, server.server()).await;
+    assert_eq!(store.pins.lock().unwrap().as_slice(), [251], "the server and its tools in one commit");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::{
     api::new_definition::{check_name, field_problem, not_stored, not_supported, sent_name},
     app::App,
     extract::{Body, Params},
-    host_control::ToolChangeError,
+    host_control::{ToolChangeError, run_to_end},
     json::Json,
     problem::{ApiResult, Code, Problem},
     route::Route,
@@ -90,7 +90,8 @@ impl NewServer {
 async fn add(State(app): State<App>, Body(server): Body<NewServer>) -> ApiResult<impl IntoResponse> {
     let (name, server) = server.validate()?;
     let host_control = app.host_control().ok_or_else(|| not_supported("MCP servers"))?;
-    host_control.add_mcp_server(server).await.map_err(|error| match error {
+    let added = run_to_end(host_control, |host| host.add_mcp_server(server)).await;
+    added.map_err(|error| match error {
         ToolChangeError::NameTaken => {
             Problem::new(Code::CONFLICT, format!("an MCP server named `{name}` exists already"))
                 .hint("choose another name, or DELETE /api/v1/mcp-servers/{name} first")
@@ -109,7 +110,9 @@ async fn add(State(app): State<App>, Body(server): Body<NewServer>) -> ApiResult
 async fn remove(State(app): State<App>, Params(ServerPath { name }): Params<ServerPath>) -> ApiResult<StatusCode> {
     find(&app, &name)?;
     let host_control = app.host_control().ok_or_else(|| not_supported("MCP servers"))?;
-    host_control.remove_mcp_server(&name).await.map_err(|error| match error {
+    let removed = name.clone();
+    let result = run_to_end(host_control, |host| Box::pin(async move { host.remove_mcp_server(&removed).await }));
+    result.await.map_err(|error| match error {
         ToolChangeError::Configured => Problem::new(
             Code::CONFLICT,
             format!("the MCP server `{name}` comes from the config or the host program; it is removed there"),

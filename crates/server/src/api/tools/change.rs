@@ -15,7 +15,7 @@ use crate::{
     api::new_definition::{check_name, field_problem, not_stored, not_supported, sent_name},
     app::App,
     extract::{Body, Params},
-    host_control::ToolChangeError,
+    host_control::{ToolChangeError, run_to_end},
     json::Json,
     problem::{ApiResult, Code, Problem},
     route::Route,
@@ -106,7 +106,8 @@ impl NewTool {
 async fn create(State(app): State<App>, Body(tool): Body<NewTool>) -> ApiResult<Response> {
     let (name, tool) = tool.validate(None)?;
     let host_control = app.host_control().ok_or_else(|| not_supported("tools"))?;
-    host_control.create_tool(tool).await.map_err(|error| change_problem(&name, error))?;
+    let created = run_to_end(host_control, |host| host.create_tool(tool)).await;
+    created.map_err(|error| change_problem(&name, error))?;
     tool_response(&app, &name, StatusCode::CREATED).await
 }
 
@@ -118,9 +119,13 @@ async fn replace(
     let (name, tool) = tool.validate(Some(&name))?;
     let host_control = app.host_control().ok_or_else(|| not_supported("tools"))?;
     let exists = app.hub().get(&name).is_some();
-    let result =
-        if exists { host_control.replace_tool(&name, tool).await } else { host_control.create_tool(tool).await };
-    result.map_err(|error| change_problem(&name, error))?;
+    let replaced = name.clone();
+    let result = run_to_end(host_control, move |host| {
+        Box::pin(
+            async move { if exists { host.replace_tool(&replaced, tool).await } else { host.create_tool(tool).await } },
+        )
+    });
+    result.await.map_err(|error| change_problem(&name, error))?;
     tool_response(&app, &name, if exists { StatusCode::OK } else { StatusCode::CREATED }).await
 }
 
@@ -131,7 +136,9 @@ async fn remove(State(app): State<App>, Params(ToolPath { name }): Params<ToolPa
         app.hub().tool_status(&name, StatusScope::Shared).await?;
     }
     let host_control = app.host_control().ok_or_else(|| not_supported("tools"))?;
-    host_control.remove_tool(&name).await.map_err(|error| match error {
+    let removed = name.clone();
+    let result = run_to_end(host_control, |host| Box::pin(async move { host.remove_tool(&removed).await }));
+    result.await.map_err(|error| match error {
         ToolChangeError::Configured => Problem::new(
             Code::CONFLICT,
             format!("`{name}` comes from the config or the host program; it is removed there"),

@@ -289,6 +289,15 @@ async fn a_subscription_reports_changes() {
 }
 
 #[tokio::test]
+async fn a_server_without_a_route_for_streams_keeps_its_session() {
+    let server = HttpServer::start(&["no-get-route"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    text(&connection, "report", json!({"until": "no such route"})).await;
+    assert!(text(&connection, "echo", json!({})).await.contains("session-1"));
+    assert!(!connection.has_ended());
+}
+
+#[tokio::test]
 async fn an_expired_session_ends_the_connection_without_sending_anything_twice() {
     let server = HttpServer::start(&["no-get"]).await;
     let connection = server.connect(Era::Legacy).await;

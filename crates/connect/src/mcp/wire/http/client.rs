@@ -75,6 +75,8 @@ struct Shared {
     failure: Mutex<Option<HttpFailure>>,
     /// Whether a check of the address is running.
     is_checking: AtomicBool,
+    /// Whether the server has had an event stream for this client: it answers such requests.
+    has_streams: AtomicBool,
 }
 
 impl HttpClient {
@@ -87,6 +89,7 @@ impl HttpClient {
             session: Mutex::default(),
             failure: Mutex::default(),
             is_checking: AtomicBool::new(false),
+            has_streams: AtomicBool::new(false),
         }))
     }
 
@@ -244,10 +247,13 @@ impl HttpClient {
         let status = response.status;
         let is_stream = content_type(&response.headers).eq_ignore_ascii_case("text/event-stream");
         if status.is_success() && is_stream {
+            self.0.has_streams.store(true, Ordering::Release);
             return Ok(stream::events(response, self.clone(), origin));
         }
         drop(response.discard().await);
-        if let Some(cause) = access_lost(status, session.is_some()) {
+        // A server that never had a stream may have no such route: that says nothing about the session.
+        let cause = access_lost(status, session.is_some()).filter(|_| self.0.has_streams.load(Ordering::Acquire));
+        if let Some(cause) = cause {
             self.0.lifecycle.end(cause);
         }
         // Anything but a failure of the server, or too much to do, means that there is no such stream, which ends the attempts.

@@ -22,7 +22,8 @@ use crate::{
     rest::OpenResponse,
 };
 
-/// The longest delay that a server may ask for before a stream is resumed.
+/// The delays that a server may ask for before a stream is resumed.
+const MIN_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
 pub(super) fn events(
@@ -165,7 +166,7 @@ impl EventReader {
             return;
         }
         let id = last_id.as_deref().map(|id| join_event_id(self.origin, id));
-        let retry = self.decoder.retry().map(|retry| retry.min(MAX_RETRY).as_millis());
+        let retry = self.decoder.retry().map(|retry| retry.clamp(MIN_RETRY, MAX_RETRY).as_millis());
         let retry = retry.and_then(|retry| u64::try_from(retry).ok());
         self.ready.push_back(Sse { id, retry, ..Sse::default() });
         self.last_id = last_id;
