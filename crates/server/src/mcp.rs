@@ -20,6 +20,7 @@ mod resource_updates;
 mod result;
 mod search;
 mod server;
+mod session;
 mod sessions;
 mod stored_sessions;
 mod tool_list;

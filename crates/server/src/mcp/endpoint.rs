@@ -25,7 +25,8 @@ use super::{
     meters::EndpointMeters,
     request::McpRequest,
     server::HubServer,
-    sessions::{Session, Sessions},
+    session::Session,
+    sessions::Sessions,
 };
 use crate::{
     audit::Audit,

@@ -33,7 +33,8 @@ use super::{
     request::McpRequest,
     request_transport::RequestTransport,
     server::{HubServer, unfit_params},
-    sessions::{OpenStream, RequestRefused, Session, Sessions},
+    session::{OpenStream, RequestRefused, Session},
+    sessions::Sessions,
     stored_sessions::CreateSessionError,
 };
 use crate::{

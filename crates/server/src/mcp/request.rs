@@ -13,7 +13,7 @@ use toolhub_core::{
     ids::ThreadId,
 };
 
-use super::sessions::Session;
+use super::session::Session;
 use crate::{audit, request_info::RequestInfo, scope::Principal, settings::McpMode};
 
 /// A request to the MCP endpoint.

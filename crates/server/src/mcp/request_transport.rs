@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     approvals,
-    sessions::{RequestGuard, Session},
+    session::{RequestGuard, Session},
 };
 
 pub(super) struct RequestTransport {
