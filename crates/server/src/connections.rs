@@ -26,12 +26,13 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use answer::{Answer, Parts};
 pub(crate) use conn_state::{ConnCommand, ConnState, Executing, InFlight};
-pub(crate) use holder::Holder;
+pub(crate) use holder::{Holder, StreamHolder};
 
 use crate::settings::Limits;
 
 /// How often an idle event stream sends a comment, so that neither side takes it for dead.
 pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+use answer::StreamProgress;
 use streams::Streams;
 use victims::Candidate;
 
@@ -161,13 +162,13 @@ impl Connections {
     pub(crate) fn begin_answer(
         self: &Arc<Self>,
         in_flight: InFlight,
-        stream: Option<(Holder, CancellationToken)>,
+        stream: Option<(StreamHolder, CancellationToken)>,
     ) -> (Arc<Answer>, bool) {
         let mut ended_another = false;
-        let stream = stream.map(|(holder, end)| {
+        let stream = stream.map(|(StreamHolder { holder, unread_timeout }, end)| {
             let (stream, ended) = self.streams.open(holder, end.clone());
             ended_another = ended;
-            (stream, end)
+            (stream, StreamProgress { end, unread_timeout })
         });
         (Arc::new(Answer::new(self.clone(), in_flight, stream)), ended_another)
     }
@@ -310,7 +311,8 @@ mod tests {
             conn.on_authenticated(Some(own));
             conn.on_authenticated(Some(&other));
             let end = CancellationToken::new();
-            (connections.begin_answer(in_flight, Some((own.clone(), end.clone()))), end)
+            let holder = StreamHolder { holder: own.clone(), unread_timeout: None };
+            (connections.begin_answer(in_flight, Some((holder, end.clone()))), end)
         };
         let own = key("own");
         let streams = [begin(&own), begin(&own), begin(&other), begin(&other)];

@@ -26,5 +26,5 @@ mod stored_sessions;
 mod tool_list;
 mod updates;
 
-pub(crate) use endpoint::McpEndpoint;
+pub(crate) use endpoint::{EndlessStream, McpEndpoint};
 pub(crate) use request::McpRequest;

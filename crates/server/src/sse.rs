@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     app::App,
-    connections::{Holder, KEEP_ALIVE_INTERVAL},
+    connections::{KEEP_ALIVE_INTERVAL, StreamHolder},
     links::Links,
     scope::Principal,
     settings::Auth,
@@ -26,10 +26,6 @@ use crate::{
 
 /// When a disconnected client should reconnect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(2);
-
-/// Whose event streams a response counts to; set on the response of each one.
-#[derive(Debug, Clone)]
-pub(crate) struct StreamHolder(pub(crate) Holder);
 
 /// An event in the SSE format.
 pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Event {
@@ -56,7 +52,7 @@ pub(crate) fn hub_event(id: u64, name: &str, data: &impl Serialize, links: &Link
 /// The response that streams these events to a client.
 pub(crate) fn stream(app: &App, principal: Principal, events: impl Stream<Item = Event> + Send + 'static) -> Response {
     let retry = futures_util::stream::iter([Event::default().retry(RECONNECT_DELAY)]);
-    let (check_app, holder) = (app.clone(), StreamHolder(Holder::of_key(&principal)));
+    let (check_app, holder) = (app.clone(), StreamHolder::of_key(&principal));
     let events = events.take_while(move |_| ready(is_still_authorized(&check_app, &principal)));
     let events = retry.chain(events).take_until(app.stopping().clone().cancelled_owned()).map(Ok::<_, Infallible>);
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE_INTERVAL).text("ka");

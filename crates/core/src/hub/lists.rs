@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use tokio::sync::watch;
+use toolhub_types::ids::Tenant;
 
 use super::ToolHub;
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
 /// Says when a resource has changed, until it is dropped.
 pub struct ResourceSubscription {
     changes: Option<watch::Receiver<u64>>,
+    tenant: Tenant,
     key: ResourceKey,
     engine: Weak<Engine>,
 }
@@ -50,7 +52,7 @@ impl Drop for ResourceSubscription {
     fn drop(&mut self) {
         drop(self.changes.take());
         if let Some(engine) = self.engine.upgrade() {
-            engine.source_lists.watches.prune(&self.key);
+            engine.source_lists.watches.remove(&self.tenant, &self.key);
             ToolHub { engine }.report_watched_resources(&self.key.source);
         }
     }
@@ -72,12 +74,13 @@ impl ToolHub {
     /// Subscribes to changes of a resource. All tenants hear of the changes that the source reports.
     ///
     /// # Errors
-    /// When no source has it, or too many are subscribed to.
-    pub fn subscribe_resource(&self, uri: &str) -> Result<ResourceSubscription, SubscribeError> {
+    /// When no source has it, or too many are subscribed to; each tenant has a share that others cannot take.
+    pub fn subscribe_resource(&self, tenant: &Tenant, uri: &str) -> Result<ResourceSubscription, SubscribeError> {
         let key = self.lists().locate(uri).ok_or(SubscribeError::NotFound)?;
-        let changes = self.engine.source_lists.watches.add(&key).ok_or(SubscribeError::TooMany)?;
+        let changes = self.engine.source_lists.watches.add(tenant, &key).ok_or(SubscribeError::TooMany)?;
         self.report_watched_resources(&key.source);
-        Ok(ResourceSubscription { changes: Some(changes), key, engine: Arc::downgrade(&self.engine) })
+        let (changes, tenant) = (Some(changes), tenant.clone());
+        Ok(ResourceSubscription { changes, tenant, key, engine: Arc::downgrade(&self.engine) })
     }
 
     /// Tells a source which of its resources are watched.

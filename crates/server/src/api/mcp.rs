@@ -1,5 +1,7 @@
 //! The MCP endpoint: all tools, the tools of a toolset, or those of a thread.
 
+use std::time::Duration;
+
 use axum::{
     body::{Body, Bytes},
     extract::State,
@@ -14,17 +16,20 @@ use toolhub_core::{ErrorKind, Toolset, ids::ThreadId};
 use super::{threads, toolsets};
 use crate::{
     app::App,
-    connections::Holder,
+    connections::{Holder, StreamHolder},
     extract::{self, FromBody, FromParts, Params, Query},
     links::Links,
-    mcp::McpRequest,
+    mcp::{EndlessStream, McpRequest},
     operation::Operation,
     problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal},
     settings::McpMode,
-    sse::{self, StreamHolder},
+    sse,
 };
+
+/// How long a client that listens may leave messages unread.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The addresses of a toolset and of a thread.
 const TOOLSET_PATH: &str = "/mcp/{toolset}";
@@ -57,6 +62,7 @@ pub(super) fn routes() -> Vec<Route> {
                     .response(404, "application/json", "A JSON-RPC error: the method is unknown"),
                 route(Method::GET, path, "Receive the messages of a session (protocol versions before 2026-07-28)")
                     .response(200, events, "The messages of the session, or of the stream that is resumed")
+                    .empty_response(204, "The stream to be resumed has ended, and no message follows")
                     .response(400, "application/json", "A JSON-RPC error: the header Mcp-Session-Id is missing")
                     .problems(&[Code::METHOD_NOT_ALLOWED]),
                 route(Method::DELETE, path, "End a session (protocol versions before 2026-07-28)")
@@ -199,23 +205,23 @@ async fn serve(
         let problem = Problem::new(Code::NOT_FOUND, "the MCP endpoint is switched off");
         return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
     }
-    let is_get = parts.method == Method::GET;
     let request =
         McpRequest::new(principal.clone(), target, links.base_url(), mode.unwrap_or(app.settings().mcp.mode), &parts);
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {
-        return guard_stream(app, principal, response, is_get);
+        return guard_stream(app, principal, response);
     }
     response
 }
 
 /// Ends a stream when its client's key is no longer valid. One that lasts as long as its client wants counts as one of its client's
 /// streams, and ends when the server stops.
-fn guard_stream(app: &App, principal: Principal, response: Response, is_endless: bool) -> Response {
+fn guard_stream(app: &App, principal: Principal, response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
-    if is_endless {
-        parts.extensions.insert(StreamHolder(Holder::of_key(&principal)));
+    if parts.extensions.remove::<EndlessStream>().is_some() {
+        let holder = Holder::of_key(&principal);
+        parts.extensions.insert(StreamHolder { holder, unread_timeout: Some(UNREAD_TIMEOUT) });
     }
     // A buffering proxy would hold the messages back.
     parts.headers.insert("x-accel-buffering", HeaderValue::from_static("no"));

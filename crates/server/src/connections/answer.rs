@@ -4,9 +4,12 @@
 //! time of its last progress. hyper may hold a part for long, above all in an HTTP/2 stream whose client grants no window:
 //! a part counts until it is dropped, and it is dropped when it was written.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use axum::body::Bytes;
@@ -26,17 +29,31 @@ pub(super) struct Progress {
     held: AtomicUsize,
     /// When a part of it was written, or became ready while none was; in milliseconds since the listener started.
     last: AtomicU64,
-    /// Set for event streams; cancelled to end it.
-    end: Option<CancellationToken>,
+    stream: Option<StreamProgress>,
+}
+
+/// What only event streams have.
+#[derive(Debug)]
+pub(super) struct StreamProgress {
+    /// Cancelled to end it.
+    pub(super) end: CancellationToken,
+    /// How long the client may leave it unread, if that is less than the server's timeout.
+    pub(super) unread_timeout: Option<Duration>,
 }
 
 impl Progress {
     pub(super) fn is_stream(&self) -> bool {
-        self.end.is_some()
+        self.stream.is_some()
     }
 
     pub(super) fn end_stream(&self) {
-        self.end.iter().for_each(CancellationToken::cancel);
+        self.stream.iter().for_each(|stream| stream.end.cancel());
+    }
+
+    /// How long the client may leave it unread; `timeout` is the server's.
+    pub(super) fn unread_timeout(&self, timeout: Duration) -> Duration {
+        let own = self.stream.as_ref().and_then(|stream| stream.unread_timeout);
+        own.map_or(timeout, |own| own.min(timeout))
     }
 
     /// Since when the client has not read it.
@@ -62,14 +79,14 @@ impl Answer {
     pub(super) fn new(
         connections: Arc<Connections>,
         in_flight: InFlight,
-        stream: Option<(OpenStream, CancellationToken)>,
+        stream: Option<(OpenStream, StreamProgress)>,
     ) -> Self {
-        let (stream, end) = stream.unzip();
+        let (open, stream) = stream.unzip();
         let last = AtomicU64::new(in_flight.0.elapsed_millis());
-        let progress = Arc::new(Progress { unwritten: AtomicUsize::new(0), held: AtomicUsize::new(0), last, end });
+        let progress = Arc::new(Progress { unwritten: AtomicUsize::new(0), held: AtomicUsize::new(0), last, stream });
         in_flight.0.add_answer(progress.clone());
         connections.add_held(ANSWER_OVERHEAD);
-        Self { progress, connections, in_flight, _stream: stream }
+        Self { progress, connections, in_flight, _stream: open }
     }
 
     /// These bytes are ready to be written. Returns them in parts of at most `size`; a part counts as written when it is

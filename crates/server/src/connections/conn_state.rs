@@ -265,8 +265,8 @@ impl ConnState {
             return true;
         }
         // Other streams of an HTTP/2 connection may belong to other clients, whose calls must not be cut.
-        let unread_timeout = limits.body_timeout * if is_executing { UNREAD_GRACE } else { 1 };
-        if self.unread_since().is_some_and(|since| exceeds(since, unread_timeout)) {
+        let grace = if is_executing { UNREAD_GRACE } else { 1 };
+        if self.is_unread_over(limits.body_timeout, |since, limit| exceeds(since, limit * grace)) {
             return true;
         }
         if self.in_flight.load(SeqCst) > 0 {
@@ -274,6 +274,17 @@ impl ConnState {
         }
         let limit = if self.reading.load(SeqCst) { limits.header_timeout } else { limits.idle_timeout };
         exceeds(self.state_since.load(SeqCst), limit)
+    }
+
+    /// Whether the client has left an answer unread for longer than it may. While a write waits, all answers are unread.
+    fn is_unread_over(&self, timeout: Duration, exceeds: impl Fn(u64, Duration) -> bool) -> bool {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let shortest = answers.iter().map(|answer| answer.unread_timeout(timeout)).min().unwrap_or(timeout);
+        let blocked = self.write_blocked_since.load(SeqCst);
+        let is_unread = |answer: &Arc<Progress>| {
+            answer.unread_since().is_some_and(|since| exceeds(since, answer.unread_timeout(timeout)))
+        };
+        (blocked != 0 && exceeds(blocked, shortest)) || answers.iter().any(is_unread)
     }
 
     /// Since when the client has not read an answer, the longest one.

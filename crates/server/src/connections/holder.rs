@@ -2,7 +2,10 @@
 //!
 //! In: the address of the peer and, once known, its key. Out: a value to count by.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
 
 use toolhub_core::ids::{Caller, Tenant};
 
@@ -15,6 +18,21 @@ pub(crate) enum Holder {
     Address(IpAddr),
     /// The holder of a key, at any address: behind a proxy, all clients have the same one.
     Key(Tenant, Caller),
+}
+
+/// Whose event streams a response counts to; set on the response of each one.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamHolder {
+    pub(crate) holder: Holder,
+    /// How long the client may leave it unread, if that is less than the server's timeout.
+    pub(crate) unread_timeout: Option<Duration>,
+}
+
+impl StreamHolder {
+    /// A stream of the holder of a key.
+    pub(crate) fn of_key(principal: &Principal) -> Self {
+        Self { holder: Holder::of_key(principal), unread_timeout: None }
+    }
 }
 
 impl Holder {

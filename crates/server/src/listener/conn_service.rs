@@ -22,9 +22,8 @@ use super::body::{LimitedBody, ResponseBody};
 use crate::{
     app::App,
     auth,
-    connections::{ConnState, Connections},
+    connections::{ConnState, Connections, StreamHolder},
     request_info::{REQUEST_ID, RequestInfo},
-    sse::StreamHolder,
 };
 
 /// The hyper service of one connection.
@@ -52,7 +51,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnService {
         Box::pin(async move {
             let mut response = answer.await;
             let holder = response.extensions_mut().remove::<StreamHolder>();
-            let stream = holder.map(|StreamHolder(holder)| (holder, app.stopping().child_token()));
+            let stream = holder.map(|holder| (holder, app.stopping().child_token()));
             let end = stream.as_ref().map(|(_, end)| end.clone().cancelled_owned());
             let (answer, ended_another) = connections.begin_answer(in_flight, stream);
             app.meters().listener.ended_streams.fetch_add(u64::from(ended_another), Relaxed);

@@ -38,6 +38,10 @@ use crate::{
 /// The header with the protocol version.
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
+/// Set on a response whose stream lasts as long as its client wants.
+#[derive(Debug, Clone)]
+pub(crate) struct EndlessStream;
+
 /// The MCP endpoint of a server.
 pub(crate) struct McpEndpoint {
     legacy: Legacy,
@@ -89,7 +93,7 @@ impl McpEndpoint {
         let envelope = Envelope::read(&body, self.limits)?;
         check_scope(&request.principal, envelope.scope())?;
         let is_legacy = is_legacy(&parts, &envelope)?;
-        let id = envelope.id.clone();
+        let (id, listens) = (envelope.id.clone(), envelope.method.as_deref() == Some("subscriptions/listen"));
         drop(envelope);
         if is_legacy {
             request.session = match parts.headers.get(SESSION_HEADER) {
@@ -103,8 +107,11 @@ impl McpEndpoint {
         // `rmcp` refuses clients that do not list both types; an answer is of one of them.
         parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         parts.extensions.insert(Arc::new(request));
-        let response = self.modern.handle(Request::from_parts(parts, Full::new(body))).await;
-        Ok(response.map(Body::new))
+        let mut response = self.modern.handle(Request::from_parts(parts, Full::new(body))).await.map(Body::new);
+        if listens {
+            response.extensions_mut().insert(EndlessStream);
+        }
+        Ok(response)
     }
 
     /// Answers a GET or DELETE, which are about a session.
@@ -120,7 +127,9 @@ impl McpEndpoint {
         if parts.method == Method::GET {
             check_scope(&request.principal, Some(Scope::ToolsRead))?;
             let session = self.find_session(id, &request.principal).await?;
-            return Ok(self.legacy.get(parts, &session, &request).await);
+            let mut response = self.legacy.get(parts, &session, &request).await;
+            response.extensions_mut().insert(EndlessStream);
+            return Ok(response);
         }
         let is_closed = self.legacy.sessions.close(id.to_str().unwrap_or_default(), &request.principal).await;
         match is_closed.map_err(Problem::from)? {

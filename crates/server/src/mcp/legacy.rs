@@ -169,6 +169,10 @@ impl Legacy {
             Some((stream, session.resume(stream, events.parse().ok()?)?))
         });
         if let Some((number, reader)) = resumed {
+            // A client would resume an empty stream again and again: of a cancelled request, or after the answer.
+            if reader.is_at_end() {
+                return StatusCode::NO_CONTENT.into_response();
+            }
             return event_stream(session, number, None, reader);
         }
         if last.is_some() {

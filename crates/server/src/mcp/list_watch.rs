@@ -6,9 +6,12 @@
 use std::{sync::Arc, time::Duration};
 
 use rmcp::ErrorData;
-use toolhub_core::{HubListsWatch, ListRevisions, Offer, OfferOptions, OfferWatch, ToolHub, ids::ThreadId};
+use toolhub_core::{
+    HubListsWatch, ListRevisions, Offer, OfferOptions, OfferWatch, ToolHub, Toolset,
+    ids::{Caller, ThreadId},
+};
 
-use super::{request::McpRequest, resource_updates::ResourceUpdates, result};
+use super::{lists::is_visible, request::McpRequest, resource_updates::ResourceUpdates, result};
 
 /// How long further changes are waited for after one: those of a thread and of all threads are announced one after the other.
 const SETTLE_TIME: Duration = Duration::from_millis(20);
@@ -34,6 +37,10 @@ pub(super) struct ListWatch {
     /// Changes that were found together with another one.
     pending: Vec<ListChange>,
     updates: Arc<ResourceUpdates>,
+    /// What its client may see.
+    hub: ToolHub,
+    toolset: Toolset,
+    caller: Caller,
 }
 
 /// Watches the list of tools.
@@ -67,7 +74,27 @@ impl ListWatch {
             None => None,
         };
         let (lists, revisions) = (hub.watch_lists(), hub.lists().revisions());
-        Ok(Self { tools: ToolsWatch { shared, thread }, lists, revisions, pending: Vec::new(), updates })
+        let watch = Self {
+            tools: ToolsWatch { shared, thread },
+            lists,
+            revisions,
+            pending: Vec::new(),
+            updates,
+            hub: hub.clone(),
+            toolset: request.toolset.clone(),
+            caller: request.principal.caller.clone(),
+        };
+        watch.resubscribe();
+        Ok(watch)
+    }
+
+    /// Subscribes to the resources of a restored session that its sources have by now.
+    fn resubscribe(&self) {
+        let Self { hub, toolset, caller, .. } = self;
+        let lists = hub.lists();
+        let is_visible =
+            |uri: &str| lists.read_resource(uri).is_some_and(|call| is_visible(hub, toolset, caller, &call));
+        self.updates.resubscribe(hub, is_visible);
     }
 
     /// Waits for a change. Returns `None` when the hub is gone.
@@ -82,6 +109,7 @@ impl ListWatch {
                 }
                 revisions = self.lists.changed() => {
                     let (before, now) = (std::mem::replace(&mut self.revisions, revisions?), self.revisions);
+                    self.resubscribe();
                     let has_prompts = before.prompts != now.prompts;
                     if before.resources != now.resources {
                         self.pending.extend(has_prompts.then_some(ListChange::Prompts));

@@ -18,7 +18,8 @@ use rmcp::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toolhub_core::{
-    CallError, CallRequest, CompletionTarget, ErrorKind, HubLists, ReadCall, SubscribeError, ToolHub, ids::ArtifactId,
+    CallError, CallRequest, CompletionTarget, ErrorKind, HubLists, ReadCall, SubscribeError, ToolHub, Toolset,
+    ids::{ArtifactId, Caller},
 };
 
 use super::{
@@ -173,9 +174,7 @@ impl Lists<'_> {
     }
 
     fn is_visible(&self, call: Option<&ReadCall>) -> bool {
-        let caller = &self.request.principal.caller;
-        let is_denied = |name: &str| self.hub.get(name).is_some_and(|tool| tool.denied_to(caller).is_some());
-        call.is_some_and(|call| self.request.toolset.contains(&call.tool) && !is_denied(&call.tool))
+        call.is_some_and(|call| is_visible(self.hub, &self.request.toolset, &self.request.principal.caller, call))
     }
 
     /// Makes a call that reads something, or goes on with one that asked its caller.
@@ -235,6 +234,12 @@ impl Lists<'_> {
             None => call,
         }
     }
+}
+
+/// Whether a caller may read this at an address with this toolset.
+pub(super) fn is_visible(hub: &ToolHub, toolset: &Toolset, caller: &Caller, call: &ReadCall) -> bool {
+    let is_denied = |name: &str| hub.get(name).is_some_and(|tool| tool.denied_to(caller).is_some());
+    toolset.contains(&call.tool) && !is_denied(&call.tool)
 }
 
 /// The error of something that could not be read.

@@ -34,21 +34,19 @@ struct Messages {
 impl MessageLog {
     /// Adds a message.
     pub(super) fn push(&self, message: String) {
-        {
-            let mut messages = self.lock();
-            messages.bytes += message.len();
-            messages.kept.push_back(message.into());
-            while messages.kept.len() > 1 && (messages.kept.len() > MAX_MESSAGES || messages.bytes > MAX_BYTES) {
-                messages.first += 1;
-                messages.bytes -= messages.kept.pop_front().map_or(0, |dropped| dropped.len());
-            }
-        }
+        self.lock().push(message);
         self.changes.send_replace(());
     }
 
-    /// No message follows.
-    pub(super) fn end(&self) {
-        self.lock().ended_at.get_or_insert_with(Instant::now);
+    /// No message follows, except this one.
+    pub(super) fn end(&self, last: Option<String>) {
+        {
+            let mut messages = self.lock();
+            if let Some(last) = last {
+                messages.push(last);
+            }
+            messages.ended_at.get_or_insert_with(Instant::now);
+        }
         self.changes.send_replace(());
     }
 
@@ -67,6 +65,17 @@ impl MessageLog {
     }
 }
 
+impl Messages {
+    fn push(&mut self, message: String) {
+        self.bytes += message.len();
+        self.kept.push_back(message.into());
+        while self.kept.len() > 1 && (self.kept.len() > MAX_MESSAGES || self.bytes > MAX_BYTES) {
+            self.first += 1;
+            self.bytes -= self.kept.pop_front().map_or(0, |dropped| dropped.len());
+        }
+    }
+}
+
 /// A reader of a log.
 pub(super) struct Reader {
     log: Arc<MessageLog>,
@@ -75,6 +84,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// Whether no message follows.
+    pub(super) fn is_at_end(&self) -> bool {
+        let messages = self.log.lock();
+        messages.ended_at.is_some() && self.next >= messages.first + messages.kept.len()
+    }
+
     /// The next message and its number, and whether it is the last; `None` after that. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<(usize, Arc<str>, bool)> {
         loop {
@@ -109,11 +124,11 @@ mod tests {
         log.push("a".into());
         assert_eq!(early.next().await, Some((0, "a".into(), false)));
         let waiting = tokio::spawn(async move { (early.next().await, early.next().await) });
-        log.push("b".into());
-        log.end();
+        log.end(Some("b".into()));
         assert!(matches!(waiting.await.unwrap(), (Some((1, _, _)), None)));
         let mut late = log.read_from(1);
         assert_eq!((late.next().await, late.next().await), (Some((1, "b".into(), true)), None));
+        assert!(log.read_from(2).is_at_end() && !log.read_from(1).is_at_end());
         assert_eq!(log.read_from(7).next().await, None);
     }
 
@@ -122,8 +137,7 @@ mod tests {
         let log = Arc::new(MessageLog::default());
         (0..MAX_MESSAGES + 10).for_each(|number| log.push(number.to_string()));
         assert_eq!(log.read_from(0).next().await, Some((10, "10".into(), false)));
-        log.push("x".repeat(2 * MAX_BYTES));
-        log.end();
+        log.end(Some("x".repeat(2 * MAX_BYTES)));
         let last = log.read_from(0).next().await.unwrap();
         assert_eq!((last.0, last.1.len(), last.2), (MAX_MESSAGES + 10, 2 * MAX_BYTES, true));
     }

@@ -24,7 +24,6 @@ pub(super) struct RequestTransport {
     inbox: UnboundedReceiver<ClientJsonRpcMessage>,
     session: Arc<Session>,
     guard: RequestGuard,
-    has_ended: bool,
 }
 
 impl RequestTransport {
@@ -33,7 +32,7 @@ impl RequestTransport {
         session: Arc<Session>,
         (guard, inbox): (RequestGuard, UnboundedReceiver<ClientJsonRpcMessage>),
     ) -> Self {
-        Self { request: Some(request), inbox, session, guard, has_ended: false }
+        Self { request: Some(request), inbox, session, guard }
     }
 }
 
@@ -67,12 +66,11 @@ impl Transport<RoleServer> for RequestTransport {
             _ => {}
         }
         let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-        if let Ok(text) = serde_json::to_string(&item) {
-            self.guard.log().push(text);
-        }
-        if is_answer {
-            self.has_ended = true;
-            self.guard.log().end();
+        match serde_json::to_string(&item) {
+            Ok(answer) if is_answer => self.guard.end(Some(answer)),
+            Ok(message) => self.guard.log().push(message),
+            Err(_) if is_answer => self.guard.end(None),
+            Err(_) => {}
         }
         std::future::ready(Ok(()))
     }
@@ -81,20 +79,19 @@ impl Transport<RoleServer> for RequestTransport {
         if let Some(request) = self.request.take() {
             return Some(request);
         }
-        if self.has_ended {
+        if self.guard.has_ended() {
             return None;
         }
         let message = self.inbox.recv().await;
         if matches!(message, Some(JsonRpcMessage::Notification(_))) {
             // The request was cancelled: `rmcp` sends no answer to it.
-            self.has_ended = true;
-            self.guard.log().end();
+            self.guard.end(None);
         }
         message
     }
 
     async fn close(&mut self) -> Result<(), Infallible> {
-        self.guard.log().end();
+        self.guard.end(None);
         Ok(())
     }
 }

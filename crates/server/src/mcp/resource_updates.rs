@@ -4,21 +4,24 @@
 //! that a client that reads slowly needs no more memory than it has subscriptions.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
-use toolhub_core::{SubscribeError, ToolHub};
+use toolhub_core::{SubscribeError, ToolHub, ids::Tenant};
 
 /// How many resources a session, or a request that listens, may subscribe to.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 100;
+/// Largest size of their addresses together, in bytes: those of a session are stored with it.
+const MAX_ADDRESS_BYTES: usize = 64 << 10;
 
 /// The subscriptions of one client.
-#[derive(Default)]
 pub(super) struct ResourceUpdates {
-    subscribed: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
+    tenant: Tenant,
+    /// Without a task, if no source has had the resource since it was stored.
+    subscribed: Mutex<BTreeMap<String, Option<AbortOnDropHandle<()>>>>,
     changed: Arc<Changed>,
 }
 
@@ -33,34 +36,64 @@ struct Changed {
 pub(super) enum SubscriptionRefused {
     #[error("at most {MAX_SUBSCRIPTIONS} resources can be subscribed to; unsubscribe from others first")]
     TooMany,
+    #[error("the addresses of all subscriptions may have {MAX_ADDRESS_BYTES} bytes; unsubscribe from others first")]
+    TooLong,
     #[error(transparent)]
     Hub(#[from] SubscribeError),
 }
 
 impl ResourceUpdates {
+    /// Subscriptions of a client of this tenant; to these resources it had subscribed before.
+    pub(super) fn new(tenant: Tenant, stored: Vec<String>) -> Self {
+        let subscribed = stored.into_iter().map(|uri| (uri, None)).collect();
+        Self { tenant, subscribed: Mutex::new(subscribed), changed: Arc::default() }
+    }
+
     pub(super) fn subscribe(&self, hub: &ToolHub, uri: &str) -> Result<(), SubscriptionRefused> {
         let mut subscribed = lock(&self.subscribed);
-        if subscribed.contains_key(uri) {
-            return Ok(());
-        }
-        if subscribed.len() >= MAX_SUBSCRIPTIONS {
-            return Err(SubscriptionRefused::TooMany);
-        }
-        let mut subscription = hub.subscribe_resource(uri)?;
-        let (changed, name) = (self.changed.clone(), uri.to_owned());
-        let task = tokio::spawn(async move {
-            while subscription.changed().await {
-                lock(&changed.uris).insert(name.clone());
-                changed.added.notify_one();
+        if !subscribed.contains_key(uri) {
+            if subscribed.len() >= MAX_SUBSCRIPTIONS {
+                return Err(SubscriptionRefused::TooMany);
             }
-        });
-        subscribed.insert(uri.to_owned(), AbortOnDropHandle::new(task));
+            if subscribed.keys().map(String::len).sum::<usize>() + uri.len() > MAX_ADDRESS_BYTES {
+                return Err(SubscriptionRefused::TooLong);
+            }
+        }
+        if !matches!(subscribed.get(uri), Some(Some(_))) {
+            subscribed.insert(uri.to_owned(), Some(self.watch(hub, uri)?));
+        }
         Ok(())
+    }
+
+    /// Subscribes to the stored ones that a source has by now. Its client hears of each: it may have changed meanwhile.
+    pub(super) fn resubscribe(&self, hub: &ToolHub, is_visible: impl Fn(&str) -> bool) {
+        let mut subscribed = lock(&self.subscribed);
+        for (uri, task) in subscribed.iter_mut().filter(|(_, task)| task.is_none()) {
+            *task = is_visible(uri).then(|| self.watch(hub, uri).ok()).flatten();
+            if task.is_some() {
+                self.changed.add(uri);
+            }
+        }
+    }
+
+    fn watch(&self, hub: &ToolHub, uri: &str) -> Result<AbortOnDropHandle<()>, SubscribeError> {
+        let mut subscription = hub.subscribe_resource(&self.tenant, uri)?;
+        let (changed, uri) = (self.changed.clone(), uri.to_owned());
+        Ok(AbortOnDropHandle::new(tokio::spawn(async move {
+            while subscription.changed().await {
+                changed.add(&uri);
+            }
+        })))
     }
 
     pub(super) fn unsubscribe(&self, uri: &str) {
         lock(&self.subscribed).remove(uri);
         lock(&self.changed.uris).remove(uri);
+    }
+
+    /// The addresses of all subscriptions.
+    pub(super) fn uris(&self) -> Vec<String> {
+        lock(&self.subscribed).keys().cloned().collect()
     }
 
     /// Waits for a resource that has changed. Cancel safe.
@@ -72,6 +105,13 @@ impl ResourceUpdates {
             }
             added.await;
         }
+    }
+}
+
+impl Changed {
+    fn add(&self, uri: &str) {
+        lock(&self.uris).insert(uri.to_owned());
+        self.added.notify_one();
     }
 }
 

@@ -1,8 +1,11 @@
 //! The hub as `rmcp` sees it: one handler per method of the protocol.
 #![allow(deprecated, reason = "log levels and subscriptions of sessions are deprecated, but clients still have them")]
 
-use std::sync::Arc;
+mod listen;
 
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -17,18 +20,19 @@ use rmcp::{
     service::{RequestContext, SubscriptionContext},
 };
 use serde::Deserialize;
-use toolhub_core::{CancellationToken, ToolHub, ids::ThreadId};
+use toolhub_core::{CallError, CancellationToken, ToolHub, ids::ThreadId};
 
 use super::{
     approvals::ApprovalForms,
     call::{self, Calls, InteractiveTasks},
     interactive_calls::SuspendedCalls,
-    list_watch::{ListChange, ListWatch},
+    list_watch::ListWatch,
     lists::Lists,
     meters::{EndpointMeters, METHODS},
     request::McpRequest,
     resource_updates::ResourceUpdates,
-    search,
+    result, search,
+    session::Session,
     tool_list::ToolList,
 };
 use crate::{
@@ -95,6 +99,28 @@ impl HubServer {
 }
 
 impl HubServer {
+    /// Handles a request: measures it, and answers also if its handler panics.
+    async fn handle<T>(
+        &self,
+        method: &'static str,
+        handler: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        let _timer = self.0.meters.time(method);
+        self.guard(method, handler).await
+    }
+
+    /// Without this, `rmcp` would never answer a request whose handler panicked.
+    async fn guard<T>(
+        &self,
+        method: &'static str,
+        handler: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        AssertUnwindSafe(handler).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!(method, "the handler of an MCP request panicked");
+            Err(ErrorData::internal_error("internal error: the request handler panicked", None))
+        })
+    }
+
     fn lists<'a>(&'a self, request: &'a McpRequest, context: &'a RequestContext<RoleServer>) -> Lists<'a> {
         Lists { hub: &self.0.calls.hub, calls: &self.0.calls, request, context }
     }
@@ -123,18 +149,20 @@ impl ServerHandler for HubServer {
         params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let _timer = self.0.meters.time("tools/list");
-        let request = McpRequest::of(&context)?;
-        let thread = call::named_thread(&request, &context.meta)?;
-        let tools = match request.mode {
-            McpMode::List => self.0.tools.list(&request, thread.as_ref()).await?,
-            McpMode::Search => search::tools(),
-        };
-        let (page, next) = page_of(tools, params.and_then(|params| params.cursor).as_deref());
-        let mut list = ListToolsResult::with_all_items(page);
-        list.next_cursor = next;
-        (list.ttl_ms, list.cache_scope) = (Some(LIST_TTL_MS), Some(CacheScope::Private));
-        Ok(list)
+        self.handle("tools/list", async {
+            let request = McpRequest::of(&context)?;
+            let thread = call::named_thread(&request, &context.meta)?;
+            let tools = match request.mode {
+                McpMode::List => self.0.tools.list(&request, thread.as_ref()).await?,
+                McpMode::Search => search::tools(),
+            };
+            let (page, next) = page_of(tools, params.and_then(|params| params.cursor).as_deref());
+            let mut list = ListToolsResult::with_all_items(page);
+            list.next_cursor = next;
+            (list.ttl_ms, list.cache_scope) = (Some(LIST_TTL_MS), Some(CacheScope::Private));
+            Ok(list)
+        })
+        .await
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -142,45 +170,7 @@ impl ServerHandler for HubServer {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        if context.sink().accepted() == &SubscriptionFilter::default() {
-            return Err(ErrorData::invalid_params("nothing of this server can be listened to by this filter", None));
-        }
-        let request = McpRequest::of(context.request_context())?;
-        let thread = call::named_thread(&request, &context.request_context().meta)?;
-        let _listener = self.0.meters.listener();
-        let updates = Arc::new(ResourceUpdates::default());
-        let lists = self.lists(&request, context.request_context());
-        for uri in context.sink().accepted().resource_subscriptions.iter().flatten() {
-            lists.subscribe(&updates, uri)?;
-        }
-        let mut watch = self.watch_lists(&request, thread, updates).await?;
-        let (sink, accepted) = (context.sink(), context.sink().accepted().clone());
-        loop {
-            let change = tokio::select! {
-                () = context.cancelled() => return Ok(()),
-                () = self.0.stopping.cancelled() => return Ok(()),
-                change = watch.changed() => change,
-            };
-            let Some(change) = change else { return Ok(()) };
-            let wants = |wanted: Option<bool>| wanted == Some(true);
-            let send = async {
-                match change {
-                    ListChange::Tools if wants(accepted.tools_list_changed) => sink.notify_tool_list_changed().await,
-                    ListChange::Prompts if wants(accepted.prompts_list_changed) => {
-                        sink.notify_prompt_list_changed().await
-                    }
-                    ListChange::Resources if wants(accepted.resources_list_changed) => {
-                        sink.notify_resource_list_changed().await
-                    }
-                    ListChange::Updated(uri) => sink.notify_resource_updated(uri).await,
-                    _ => Ok(()),
-                }
-            };
-            let sent = self.0.stopping.run_until_cancelled(send).await;
-            if !matches!(sent, Some(Ok(()))) {
-                return Ok(());
-            }
-        }
+        self.guard("subscriptions/listen", listen::announce_changes(self, &context, &self.0.stopping)).await
     }
 
     async fn set_level(
@@ -188,13 +178,13 @@ impl ServerHandler for HubServer {
         params: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let _timer = self.0.meters.time("logging/setLevel");
-        let request = McpRequest::of(&context)?;
-        match &request.session {
-            Some(session) => session.set_log_level(params.level),
-            None => return Err(ErrorData::method_not_found::<SetLevelRequestMethod>()),
-        }
-        Ok(())
+        self.handle("logging/setLevel", async {
+            let request = McpRequest::of(&context)?;
+            let session = request.session.as_ref().ok_or_else(ErrorData::method_not_found::<SetLevelRequestMethod>)?;
+            session.set_log_level(params.level);
+            save_settings(session).await
+        })
+        .await
     }
 
     async fn list_resources(
@@ -202,10 +192,12 @@ impl ServerHandler for HubServer {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let _timer = self.0.meters.time("resources/list");
-        let request = McpRequest::of(&context)?;
-        let list = ListResourcesResult::with_all_items(self.lists(&request, &context).resources());
-        Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+        self.handle("resources/list", async {
+            let request = McpRequest::of(&context)?;
+            let list = ListResourcesResult::with_all_items(self.lists(&request, &context).resources());
+            Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+        })
+        .await
     }
 
     async fn list_resource_templates(
@@ -213,10 +205,12 @@ impl ServerHandler for HubServer {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let _timer = self.0.meters.time("resources/templates/list");
-        let request = McpRequest::of(&context)?;
-        let list = ListResourceTemplatesResult::with_all_items(self.lists(&request, &context).templates());
-        Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+        self.handle("resources/templates/list", async {
+            let request = McpRequest::of(&context)?;
+            let list = ListResourceTemplatesResult::with_all_items(self.lists(&request, &context).templates());
+            Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+        })
+        .await
     }
 
     async fn read_resource(
@@ -224,9 +218,11 @@ impl ServerHandler for HubServer {
         params: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let _timer = self.0.meters.time("resources/read");
-        let request = McpRequest::of(&context)?;
-        self.lists(&request, &context).read_resource(params).await
+        self.handle("resources/read", async {
+            let request = McpRequest::of(&context)?;
+            self.lists(&request, &context).read_resource(params).await
+        })
+        .await
     }
 
     async fn subscribe(
@@ -234,12 +230,13 @@ impl ServerHandler for HubServer {
         params: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let _timer = self.0.meters.time("resources/subscribe");
-        let request = McpRequest::of(&context)?;
-        match &request.session {
-            Some(session) => self.lists(&request, &context).subscribe(&session.updates, &params.uri),
-            None => Err(ErrorData::method_not_found::<SubscribeRequestMethod>()),
-        }
+        self.handle("resources/subscribe", async {
+            let request = McpRequest::of(&context)?;
+            let session = request.session.as_ref().ok_or_else(ErrorData::method_not_found::<SubscribeRequestMethod>)?;
+            self.lists(&request, &context).subscribe(&session.updates, &params.uri)?;
+            save_settings(session).await
+        })
+        .await
     }
 
     async fn unsubscribe(
@@ -247,13 +244,14 @@ impl ServerHandler for HubServer {
         params: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let _timer = self.0.meters.time("resources/unsubscribe");
-        let request = McpRequest::of(&context)?;
-        match &request.session {
-            Some(session) => session.updates.unsubscribe(&params.uri),
-            None => return Err(ErrorData::method_not_found::<UnsubscribeRequestMethod>()),
-        }
-        Ok(())
+        self.handle("resources/unsubscribe", async {
+            let request = McpRequest::of(&context)?;
+            let session =
+                request.session.as_ref().ok_or_else(ErrorData::method_not_found::<UnsubscribeRequestMethod>)?;
+            session.updates.unsubscribe(&params.uri);
+            save_settings(session).await
+        })
+        .await
     }
 
     async fn list_prompts(
@@ -261,10 +259,12 @@ impl ServerHandler for HubServer {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let _timer = self.0.meters.time("prompts/list");
-        let request = McpRequest::of(&context)?;
-        let list = ListPromptsResult::with_all_items(self.lists(&request, &context).prompts());
-        Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+        self.handle("prompts/list", async {
+            let request = McpRequest::of(&context)?;
+            let list = ListPromptsResult::with_all_items(self.lists(&request, &context).prompts());
+            Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
+        })
+        .await
     }
 
     async fn get_prompt(
@@ -272,9 +272,11 @@ impl ServerHandler for HubServer {
         params: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let _timer = self.0.meters.time("prompts/get");
-        let request = McpRequest::of(&context)?;
-        self.lists(&request, &context).get_prompt(params).await
+        self.handle("prompts/get", async {
+            let request = McpRequest::of(&context)?;
+            self.lists(&request, &context).get_prompt(params).await
+        })
+        .await
     }
 
     async fn complete(
@@ -282,9 +284,11 @@ impl ServerHandler for HubServer {
         params: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let _timer = self.0.meters.time("completion/complete");
-        let request = McpRequest::of(&context)?;
-        self.lists(&request, &context).complete(params).await
+        self.handle("completion/complete", async {
+            let request = McpRequest::of(&context)?;
+            self.lists(&request, &context).complete(params).await
+        })
+        .await
     }
 
     async fn get_task(
@@ -292,8 +296,7 @@ impl ServerHandler for HubServer {
         params: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let _timer = self.0.meters.time("tasks/get");
-        self.0.calls.get_task(&params.task_id, &context).await
+        self.handle("tasks/get", async { self.0.calls.get_task(&params.task_id, &context).await }).await
     }
 
     async fn update_task(
@@ -301,8 +304,10 @@ impl ServerHandler for HubServer {
         params: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let _timer = self.0.meters.time("tasks/update");
-        self.0.calls.update_task(&params.task_id, params.input_responses, &context).await
+        self.handle("tasks/update", async {
+            self.0.calls.update_task(&params.task_id, params.input_responses, &context).await
+        })
+        .await
     }
 
     async fn cancel_task(
@@ -310,8 +315,7 @@ impl ServerHandler for HubServer {
         params: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let _timer = self.0.meters.time("tasks/cancel");
-        self.0.calls.cancel_task(&params.task_id, &context).await
+        self.handle("tasks/cancel", async { self.0.calls.cancel_task(&params.task_id, &context).await }).await
     }
 
     async fn on_custom_request(
@@ -336,9 +340,12 @@ impl ServerHandler for HubServer {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let _timer = self.0.meters.time("tools/call");
-        self.0.calls.run(params, context).await
+        self.handle("tools/call", async { self.0.calls.run(params, context).await }).await
     }
+}
+
+async fn save_settings(session: &Session) -> Result<(), ErrorData> {
+    session.save_settings().await.map_err(|error| result::fault(&CallError::from(error)))
 }
 
 /// The tools after those of the page before, which ends at `cursor`, and the cursor of the next page.

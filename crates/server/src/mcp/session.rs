@@ -10,16 +10,22 @@ use std::{
 
 #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
 use rmcp::model::{ClientJsonRpcMessage, InitializeRequestParams, LoggingLevel, RequestId};
+use smol_str::SmolStr;
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     time::Instant,
 };
-use toolhub_core::{CancellationToken, ids::ThreadId};
+use toolhub_core::{
+    CancellationToken,
+    backend::StoreError,
+    clock::{Clock, SystemClock},
+    ids::ThreadId,
+};
 
 use super::{
     message_log::{MessageLog, Reader},
     resource_updates::ResourceUpdates,
-    stored_sessions::SessionOwner,
+    stored_sessions::{McpSession, McpSessions, SessionOwner, SessionSettings},
 };
 
 /// For so long after an answer its stream can be resumed, if the session is not unloaded before.
@@ -31,6 +37,8 @@ const MAX_RESUMABLE: usize = 16;
 
 /// A session.
 pub(super) struct Session {
+    id: SmolStr,
+    stored: Arc<McpSessions>,
     owner: SessionOwner,
     /// The thread of its calls.
     pub(super) thread: ThreadId,
@@ -58,7 +66,7 @@ struct Activity {
     /// Ends the stream of the session that was opened last.
     stream: CancellationToken,
     #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
-    log_level: LoggingLevel,
+    log_level: Option<LoggingLevel>,
 }
 
 /// A request of the server.
@@ -82,21 +90,34 @@ pub(super) enum RequestRefused {
 
 impl Session {
     pub(super) fn new(
+        stored: &Arc<McpSessions>,
+        session: McpSession,
         owner: SessionOwner,
-        thread: ThreadId,
         client: InitializeRequestParams,
         stopping: &CancellationToken,
     ) -> Self {
+        let SessionSettings { subscriptions, log_level } = session.settings;
         Self {
+            id: session.id,
+            stored: stored.clone(),
+            updates: Arc::new(ResourceUpdates::new(owner.tenant.clone(), subscriptions)),
             owner,
-            thread,
+            thread: session.thread,
             client,
-            updates: Arc::default(),
             stopping: stopping.clone(),
             // Not a child of `stopping`: requests in flight may end first.
             ended: CancellationToken::new(),
-            activity: Mutex::new(Activity::new()),
+            activity: Mutex::new(Activity::new(log_level)),
         }
+    }
+
+    /// Stores what its client has set, so that it holds after a pause or a restart.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(super) async fn save_settings(&self) -> Result<(), StoreError> {
+        let settings = || SessionSettings { subscriptions: self.updates.uris(), log_level: self.lock().log_level };
+        self.stored.save_settings(&self.owner, &self.id, settings, SystemClock.now()).await
     }
 
     /// Who it belongs to.
@@ -131,7 +152,7 @@ impl Session {
         let stream = activity.next_stream;
         activity.next_stream += 1;
         let log = Arc::<MessageLog>::default();
-        Ok((RequestGuard { session: self.clone(), id, stream, log }, receiver))
+        Ok((RequestGuard { session: self.clone(), id, stream, log, has_ended: false }, receiver))
     }
 
     /// Registers a request of the server that belongs to a request in flight. Returns the id it is sent with.
@@ -200,12 +221,12 @@ impl Session {
     /// The least level of log lines that its client wants.
     #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
     pub(super) fn log_level(&self) -> LoggingLevel {
-        self.lock().log_level
+        self.lock().log_level.unwrap_or(LoggingLevel::Info)
     }
 
     #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
     pub(super) fn set_log_level(&self, level: LoggingLevel) {
-        self.lock().log_level = level;
+        self.lock().log_level = Some(level);
     }
 
     /// Ends the stream of the session, if there is one. Returns what ends the next one.
@@ -228,7 +249,8 @@ impl Session {
 }
 
 impl Activity {
-    fn new() -> Self {
+    #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+    fn new(log_level: Option<LoggingLevel>) -> Self {
         Self {
             last_use: Instant::now(),
             // Not from zero: after a restart an id of before must not name something else.
@@ -240,8 +262,7 @@ impl Activity {
             streams: BTreeMap::new(),
             open_streams: 0,
             stream: CancellationToken::new(),
-            #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
-            log_level: LoggingLevel::Info,
+            log_level,
         }
     }
 
@@ -271,12 +292,13 @@ pub(super) enum Usage {
     Unused,
 }
 
-/// A request in flight. Ends with it.
+/// A request in flight, until it is dropped or has ended before.
 pub(super) struct RequestGuard {
     session: Arc<Session>,
     id: RequestId,
     stream: u64,
     log: Arc<MessageLog>,
+    has_ended: bool,
 }
 
 impl RequestGuard {
@@ -289,6 +311,23 @@ impl RequestGuard {
         &self.log
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Ends the request with its answer, or without one. Its client may use the id again as soon as it has the answer, so the request is
+    /// not in flight from before that on.
+    pub(super) fn end(&mut self, answer: Option<String>) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            let mut activity = self.session.lock();
+            activity.in_flight.remove(&self.id);
+            activity.server_requests.retain(|_, sent| sent.of != self.id);
+            activity.last_use = Instant::now();
+            drop(activity);
+            self.log.end(answer);
+        }
+    }
+
     /// The number of its stream in the session.
     pub(super) fn stream(&self) -> u64 {
         self.stream
@@ -298,11 +337,7 @@ impl RequestGuard {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         // Without an answer, if the session has ended.
-        self.log.end();
-        let mut activity = self.session.lock();
-        activity.in_flight.remove(&self.id);
-        activity.server_requests.retain(|_, sent| sent.of != self.id);
-        activity.last_use = Instant::now();
+        self.end(None);
     }
 }
 

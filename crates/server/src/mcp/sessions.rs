@@ -14,6 +14,7 @@ use std::{
 };
 
 use rmcp::model::InitializeRequestParams;
+use serde::Deserialize;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 use toolhub_core::{
@@ -26,7 +27,7 @@ use toolhub_core::{
 
 use super::{
     session::{Session, Usage},
-    stored_sessions::{CreateSessionError, McpSession, McpSessions, SessionLimits, SessionOwner},
+    stored_sessions::{CreateSessionError, McpSession, McpSessions, SessionLimits, SessionOwner, SessionSettings},
 };
 use crate::{scope::Principal, settings::McpSettings};
 
@@ -75,12 +76,13 @@ impl Sessions {
             thread: ThreadId::mint(),
             client: serde_json::to_value(&client).unwrap_or_default(),
             created_at: now,
+            settings: SessionSettings::default(),
         };
         let replaced = self.stored.create(&owner, &session, self.limits, now).await?;
         if let Some(session) = replaced.and_then(|id| self.lock().remove(&id)) {
             session.ended.cancel();
         }
-        self.add(id.clone(), owner, session.thread, client);
+        self.add(session, owner, client);
         Ok(id)
     }
 
@@ -104,8 +106,8 @@ impl Sessions {
             return Ok(Some(session));
         }
         let Some(stored) = self.stored.load(&owner, id, now).await? else { return Ok(None) };
-        let Ok(client) = serde_json::from_value(stored.client) else { return Ok(None) };
-        Ok(Some(self.add(stored.id, owner, stored.thread, client)))
+        let Ok(client) = InitializeRequestParams::deserialize(&stored.client) else { return Ok(None) };
+        Ok(Some(self.add(stored, owner, client)))
     }
 
     /// Ends a session of the caller and what is in flight in it. Returns whether there was one.
@@ -126,14 +128,9 @@ impl Sessions {
     }
 
     /// Adds a session, or returns the one that another request has loaded.
-    fn add(
-        self: &Arc<Self>,
-        id: SmolStr,
-        owner: SessionOwner,
-        thread: ThreadId,
-        client: InitializeRequestParams,
-    ) -> Arc<Session> {
-        let session = Session::new(owner, thread, client, &self.stopping);
+    fn add(self: &Arc<Self>, stored: McpSession, owner: SessionOwner, client: InitializeRequestParams) -> Arc<Session> {
+        let id = stored.id.clone();
+        let session = Session::new(&self.stored, stored, owner, client, &self.stopping);
         let session = self.lock().entry(id).or_insert_with(|| Arc::new(session)).clone();
         self.sweep_in_background();
         session

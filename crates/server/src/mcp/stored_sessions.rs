@@ -2,6 +2,7 @@
 //!
 //! In: what a client said at `initialize`, with the owner and the thread of its session. Out: the same, for its owner only, until the
 //! session was not used for a day. An index in memory counts sessions and collects their last uses, which are written in batches.
+#![allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
 
 mod index;
 
@@ -11,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use rmcp::model::LoggingLevel;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smol_str::SmolStr;
@@ -18,8 +20,8 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolhub_core::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, RowKey, Scan, Scope as ScanScope,
-        StoreError, Table, Write, decode, encode, read_all,
+        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, RowKey, RowVersion, Scan,
+        Scope as ScanScope, StoreError, Table, Write, decode, encode, read_all,
     },
     clock::{Clock, SystemClock, Timestamp},
     ids::{Caller, Tenant, ThreadId},
@@ -55,9 +57,21 @@ pub(crate) struct McpSession {
     /// The parameters of `initialize`: protocol version, capabilities, client info.
     pub(crate) client: Value,
     pub(crate) created_at: Timestamp,
+    #[serde(default)]
+    pub(crate) settings: SessionSettings,
 }
 
-/// How many sessions there may be.
+/// What a client has set in its session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SessionSettings {
+    /// The resources that it subscribed to.
+    pub(crate) subscriptions: Vec<String>,
+    /// The least level of log lines that it wants.
+    pub(crate) log_level: Option<LoggingLevel>,
+}
+
+/// How many sessions there may be; each tenant has a guaranteed share on top of the total.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionLimits {
     pub(crate) total: usize,
@@ -131,13 +145,47 @@ impl McpSessions {
         now: Timestamp,
     ) -> Result<Option<McpSession>, StoreError> {
         self.ensure_loaded(now).await?;
-        let key = RowKey { partition: partition(&owner.tenant), table: Table::McpSessions, id: id.into() };
-        let row = self.store.load(&[key], now).await?.pop().flatten();
-        let session = row.and_then(|row| read(id, &row)).filter(|session| session.caller == owner.caller);
+        let session = self.load_row(owner, id, now).await?.map(|(session, _)| session);
         if let Some(session) = &session {
             self.lock().insert(owner, &session.id, now);
         }
         Ok(session)
+    }
+
+    async fn load_row(
+        &self,
+        owner: &SessionOwner,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<Option<(McpSession, RowVersion)>, StoreError> {
+        let key = RowKey { partition: partition(&owner.tenant), table: Table::McpSessions, id: id.into() };
+        let row = self.store.load(&[key], now).await?.pop().flatten();
+        let found = row.and_then(|row| Some((read(id, &row)?, row.version)));
+        Ok(found.filter(|(session, _)| session.caller == owner.caller))
+    }
+
+    /// Stores what a client has set in its session, if the session has not ended. `settings` is read again when another request has
+    /// changed the row.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(crate) async fn save_settings(
+        &self,
+        owner: &SessionOwner,
+        id: &str,
+        settings: impl Fn() -> SessionSettings,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        loop {
+            let Some((mut session, version)) = self.load_row(owner, id, now).await? else { return Ok(()) };
+            session.settings = settings();
+            let value = encode(Table::McpSessions, &session.id, &session)?;
+            let change = Change::Put { value, schema: SCHEMA_VERSION, expires: Some(now + RETENTION) };
+            match self.commit(&owner.tenant, vec![(session.id, Expect::Same(version), change)], now).await {
+                Err(StoreError::Conflict { .. }) => {}
+                saved => return saved,
+            }
+        }
     }
 
     /// Records the use of a session; it is written with the next flush.

@@ -288,7 +288,10 @@ async fn a_slow_call_streams_its_progress_and_can_be_resumed_and_cancelled() {
     assert_eq!(text(&answers[0]["result"]), "done");
 
     let mut stream = fixture.stream_request("POST", "/mcp", Some(message.to_string()), &headers).await;
-    while !stream.next_chunk().await.unwrap().contains("half of it") {}
+    let mut received = String::new();
+    while !received.contains("half of it") {
+        received.push_str(&stream.next_chunk().await.unwrap());
+    }
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     assert_eq!(legacy.post(&cancelled).await.status, 202);
     fixture.dropped.acquire().await.unwrap().forget();
@@ -296,6 +299,9 @@ async fn a_slow_call_streams_its_progress_and_can_be_resumed_and_cancelled() {
     while let Some(chunk) = stream.next_chunk().await {
         assert!(events(&chunk).is_empty(), "{chunk}");
     }
+    // A client that resumes it is told that nothing follows.
+    let last = received.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    assert_eq!(legacy.send("GET", None, &[("last-event-id", last)]).await.status, 204);
     let freed = async || legacy.post(&legacy.message("ping", json!({}))).await.status == 200;
     while !freed().await {
         tokio::task::yield_now().await;

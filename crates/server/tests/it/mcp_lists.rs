@@ -7,6 +7,7 @@ use toolhub_core::{
     CallContext, Prompt, Resource, ResourceTemplate, SourceHandle, SourceLists, SourceReaders, ToolBuilder, ToolError,
     ToolName, dynamic, testing::TestSource,
 };
+use toolhub_server::Server;
 
 use crate::{
     support_api::{ApiFixture, api_fixture},
@@ -41,6 +42,12 @@ async fn add_source(fixture: &ApiFixture) -> SourceHandle {
         ])
         .await;
     handle.connected().await;
+    set_lists(&handle);
+    handle
+}
+
+/// What the source brings besides tools.
+fn set_lists(handle: &SourceHandle) {
     let name = |name: &str| Some(ToolName::new(name).unwrap());
     let prompt = Prompt { name: "hello".into(), ..Prompt::default() };
     let template = ResourceTemplate { uri_template: "doc://{id}".into(), name: "doc".into(), ..Default::default() };
@@ -54,7 +61,6 @@ async fn add_source(fixture: &ApiFixture) -> SourceHandle {
             completion: name("docs__completion-complete"),
         },
     });
-    handle
 }
 
 #[tokio::test]
@@ -142,4 +148,70 @@ async fn clients_hear_of_changed_lists_and_of_the_resources_they_subscribed_to()
             client.result("resources/unsubscribe", uri.clone()).await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_restored_session_has_its_subscriptions_and_its_log_level() {
+    let fixture = api_fixture().await;
+    let source = add_source(&fixture).await;
+    let log = dynamic("log", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+        context.log("warning", "a warning");
+        context.log("error", "an error");
+        Ok::<_, ToolError>(json!("logged"))
+    });
+    fixture.hub.register(log.read_only()).unwrap();
+    let client = McpClient::legacy(&fixture.router, "/mcp").await;
+    for uri in ["doc://a", "doc://b", "doc://c"] {
+        client.result("resources/subscribe", json!({"uri": uri})).await;
+    }
+    client.result("resources/unsubscribe", json!({"uri": "doc://b"})).await;
+    client.result("logging/setLevel", json!({"level": "error"})).await;
+
+    // After a restart, the source may have nothing yet.
+    source.replace_lists(SourceLists::default());
+    let settings = crate::support_api::settings();
+    let router = Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router();
+    let restarted = McpClient { router: router.clone(), ..client };
+    let fixture = ApiFixture { router, ..fixture };
+    let mut messages = restarted.open(&fixture, "log", json!({})).await;
+    let logged = next(&mut messages).await;
+    assert_eq!(logged["params"]["data"], "an error", "{logged}");
+
+    let mut stream = restarted.listen(&fixture, json!({})).await;
+    set_lists(&source);
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        let event = next(&mut stream).await;
+        if event["method"] == "notifications/resources/updated" {
+            heard.push(event["params"]["uri"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(heard, ["doc://a", "doc://c"], "each may have changed meanwhile");
+    source.resource_updated("doc://b");
+    source.resource_updated("doc://c");
+    let updated = next(&mut stream).await;
+    assert_eq!(updated["params"]["uri"], "doc://c", "{updated}");
+}
+
+#[tokio::test]
+async fn subscriptions_of_a_session_are_bounded() {
+    let fixture = api_fixture().await;
+    let _source = add_source(&fixture).await;
+    let client = McpClient::legacy(&fixture.router, "/mcp").await;
+    let subscribe = |uri: String| (client.message("resources/subscribe", json!({"uri": uri})), &client);
+    for number in 0..7 {
+        let (message, client) = subscribe(format!("doc://{number}{}", "x".repeat(8_000)));
+        client.post(&message).await.expect_status(200);
+    }
+    for _ in 0..2 {
+        let (message, client) = subscribe(format!("doc://8{}", "x".repeat(16_000)));
+        let refused = client.post(&message).await.expect_status(200);
+        assert!(refused["error"]["message"].as_str().unwrap().contains("65536 bytes"), "{refused}");
+    }
+    for number in 0..93 {
+        let (message, client) = subscribe(format!("doc://n{number}"));
+        assert!(client.post(&message).await.expect_status(200)["error"].is_null());
+    }
+    let (message, client) = subscribe("doc://more".into());
+    assert_eq!(client.post(&message).await.expect_status(200)["error"]["code"], -32602);
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toolhub::{
     CompletionTarget, ListRevisions, Prompt, ReadCall, Resource, ResourceTemplate, SourceHandle, SourceLists,
     SourceReaders, SubscribeError, ToolName,
+    ids::Tenant,
     prelude::*,
     testing::{AssertOutcome, ScriptStep, TestSource, TestSourceControl, scripted},
 };
@@ -129,18 +130,18 @@ async fn a_resource_is_read_by_a_call_of_an_unlisted_tool() {
 #[tokio::test]
 async fn who_subscribes_to_a_resource_hears_of_its_changes() {
     let (hub, [a, b], [control, _]) = hub().await;
-    assert_eq!(hub.subscribe_resource("x://1").err(), Some(SubscribeError::NotFound));
+    assert_eq!(hub.subscribe_resource(&Tenant::default(), "x://1").err(), Some(SubscribeError::NotFound));
     a.replace_lists(lists("a", &["x://1", "x://2"], &[], &[]));
     b.replace_lists(lists("b", &["x://1"], &[], &[]));
-    let mut first = hub.subscribe_resource("x://1").unwrap();
-    let mut second = hub.subscribe_resource("x://1").unwrap();
-    let mut of_b = hub.subscribe_resource("toolhub://sources/b/x://1").unwrap();
+    let mut first = hub.subscribe_resource(&Tenant::default(), "x://1").unwrap();
+    let mut second = hub.subscribe_resource(&Tenant::default(), "x://1").unwrap();
+    let mut of_b = hub.subscribe_resource(&Tenant::default(), "toolhub://sources/b/x://1").unwrap();
     a.resource_updated("x://1");
     a.resource_updated("x://2");
     assert!(first.changed().await && second.changed().await);
     b.resource_updated("x://1");
     assert!(of_b.changed().await);
-    let other = hub.subscribe_resource("x://2").unwrap();
+    let other = hub.subscribe_resource(&Tenant::default(), "x://2").unwrap();
     drop(first);
     drop(second);
     drop(other);
@@ -149,8 +150,12 @@ async fn who_subscribes_to_a_resource_hears_of_its_changes() {
     assert_eq!(watched, ["watch x://1", "watch x://1", both, both, "watch x://2", "watch "]);
     let many: Vec<String> = (0..1_001).map(|number| format!("x://{number}")).collect();
     a.replace_lists(lists("a", &many.iter().map(String::as_str).collect::<Vec<_>>(), &[], &[]));
-    let kept: Vec<_> = many[..1_000].iter().map(|uri| hub.subscribe_resource(uri).unwrap()).collect();
-    assert_eq!(hub.subscribe_resource("x://1000").err(), Some(SubscribeError::TooMany));
+    let kept: Vec<_> =
+        many[..1_000].iter().map(|uri| hub.subscribe_resource(&Tenant::default(), uri).unwrap()).collect();
+    assert_eq!(hub.subscribe_resource(&Tenant::default(), "x://1000").err(), Some(SubscribeError::TooMany));
+    // Another tenant still gets its share.
+    let other = Tenant::new("other").unwrap();
+    assert!(hub.subscribe_resource(&other, "x://1000").is_ok());
     drop(kept);
 }
 

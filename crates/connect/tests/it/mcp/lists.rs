@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolhub_connect::mcp::{McpServer, Protocol};
-use toolhub_core::{CompletionTarget, ErrorKind, Outcome, ReadCall, ToolHub};
+use toolhub_core::{CompletionTarget, ErrorKind, Outcome, ReadCall, ToolHub, ids::Tenant};
 
 use super::{TestServer, connected, info, names, source, text, tools, wait_connected};
 use crate::command::wait_for;
@@ -92,7 +92,7 @@ async fn changes_of_lists_and_of_watched_resources_are_heard_in_both_eras() {
         while changes.changed().await.unwrap().resources == before.resources {}
         assert!(uris(&hub).contains(&"test://new".to_owned()));
 
-        let mut subscription = hub.subscribe_resource("test://a").unwrap();
+        let mut subscription = hub.subscribe_resource(&Tenant::default(), "test://a").unwrap();
         let watched = async |uri: &str| {
             let watched = text(&hub, "t__touch_resource", json!({"uri": uri})).await;
             serde_json::from_str::<Value>(&watched).unwrap()

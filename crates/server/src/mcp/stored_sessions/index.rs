@@ -3,7 +3,11 @@
 use std::{collections::HashMap, time::Duration};
 
 use smol_str::SmolStr;
-use toolhub_core::{clock::Timestamp, count_by_key::CountByKey, ids::Tenant};
+use toolhub_core::{
+    clock::Timestamp,
+    count_by_key::{CountByKey, is_full},
+    ids::Tenant,
+};
 
 use super::{CreateSessionError, RETENTION, SessionLimits, SessionOwner};
 
@@ -12,6 +16,7 @@ use super::{CreateSessionError, RETENTION, SessionLimits, SessionOwner};
 pub(super) struct SessionIndex {
     by_id: HashMap<SmolStr, IndexedSession>,
     by_owner: CountByKey<SessionOwner>,
+    by_tenant: CountByKey<Tenant>,
 }
 
 struct IndexedSession {
@@ -29,17 +34,21 @@ impl SessionIndex {
         limits: SessionLimits,
         now: Timestamp,
     ) -> Result<Option<(Tenant, SmolStr)>, CreateSessionError> {
-        let is_full = |index: &Self| index.total() >= limits.total || index.count(owner) >= limits.per_caller;
-        if is_full(self) {
+        if self.total() >= limits.total || self.count(owner) >= limits.per_caller {
             self.remove_expired(now);
         }
+        let has_share = |tenant: &Tenant| is_full(limits.total, limits.total, self.by_tenant.of(tenant));
         let mut replaced = None;
         if self.count(owner) >= limits.per_caller {
-            let unused = self.find_unused(Some(owner), limits.idle, now);
+            let unused = self.find_unused(|other| other == owner, limits.idle, now);
             replaced = Some(unused.ok_or_else(|| CreateSessionError::TooManyOfCaller(self.count(owner)))?);
         } else if self.total() >= limits.total {
-            let unused = self.find_unused(None, limits.idle, now);
-            replaced = Some(unused.ok_or_else(|| CreateSessionError::TooMany(self.total()))?);
+            // A tenant keeps its share, whatever the others do.
+            let may_lose = |other: &SessionOwner| other.tenant == owner.tenant || has_share(&other.tenant);
+            replaced = self.find_unused(may_lose, limits.idle, now);
+            if replaced.is_none() && has_share(&owner.tenant) {
+                return Err(CreateSessionError::TooMany(self.total()));
+            }
         }
         if let Some((_, id)) = &replaced {
             self.remove(id);
@@ -48,9 +57,14 @@ impl SessionIndex {
         Ok(replaced)
     }
 
-    /// The session that was not used for the longest time, at least for `idle`.
-    fn find_unused(&self, owner: Option<&SessionOwner>, idle: Duration, now: Timestamp) -> Option<(Tenant, SmolStr)> {
-        let sessions = self.by_id.iter().filter(|(_, entry)| owner.is_none_or(|owner| entry.owner == *owner));
+    /// Of the sessions of these owners the one that was not used for the longest time, at least for `idle`.
+    fn find_unused(
+        &self,
+        is_candidate: impl Fn(&SessionOwner) -> bool,
+        idle: Duration,
+        now: Timestamp,
+    ) -> Option<(Tenant, SmolStr)> {
+        let sessions = self.by_id.iter().filter(|(_, entry)| is_candidate(&entry.owner));
         let (id, oldest) = sessions.min_by_key(|(_, entry)| entry.expires)?;
         let is_unused = oldest.expires <= now + RETENTION.saturating_sub(idle);
         is_unused.then(|| (oldest.owner.tenant.clone(), id.clone()))
@@ -69,6 +83,7 @@ impl SessionIndex {
         let entry = IndexedSession { owner: owner.clone(), expires, is_written: true };
         if self.by_id.insert(id.clone(), entry).is_none() {
             self.by_owner.add(owner, 1);
+            self.by_tenant.add(&owner.tenant, 1);
         }
     }
 
@@ -84,6 +99,7 @@ impl SessionIndex {
     pub(super) fn remove(&mut self, id: &str) {
         if let Some(entry) = self.by_id.remove(id) {
             self.by_owner.subtract(&entry.owner, 1);
+            self.by_tenant.subtract(&entry.owner.tenant, 1);
         }
     }
 
@@ -112,11 +128,12 @@ impl SessionIndex {
     }
 
     fn remove_expired(&mut self, now: Timestamp) {
-        let Self { by_id, by_owner } = self;
+        let Self { by_id, by_owner, by_tenant } = self;
         by_id.retain(|_, entry| {
             let is_live = entry.expires > now;
             if !is_live {
                 by_owner.subtract(&entry.owner, 1);
+                by_tenant.subtract(&entry.owner.tenant, 1);
             }
             is_live
         });

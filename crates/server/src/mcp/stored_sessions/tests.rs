@@ -19,7 +19,14 @@ fn owner(tenant: &str, caller: &str) -> SessionOwner {
 fn session(id: &str, owner: &SessionOwner) -> McpSession {
     let client = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test"}});
     let thread = ThreadId::new(format!("thread-{id}")).unwrap();
-    McpSession { id: id.into(), caller: owner.caller.clone(), thread, client, created_at: at(0) }
+    McpSession {
+        id: id.into(),
+        caller: owner.caller.clone(),
+        thread,
+        client,
+        created_at: at(0),
+        settings: SessionSettings::default(),
+    }
 }
 
 #[tokio::test]
@@ -81,6 +88,30 @@ async fn there_is_a_bound_for_each_caller_and_for_all_and_expired_sessions_do_no
     assert!(sessions.load(&owner("a", "ann"), "2", at(24)).await.unwrap().is_none());
     assert!(matches!(create("a", "ann", "9", 25).await, Err(CreateSessionError::TooManyOfCaller(2))));
     assert_eq!(sessions.total(), 4);
+}
+
+#[tokio::test]
+async fn one_tenant_cannot_take_the_sessions_of_the_others() {
+    let sessions = McpSessions::new(Arc::new(Memory::new()));
+    let limits = SessionLimits { total: 40, per_caller: 1_000, idle: HOUR * 2 };
+    let create = async |tenant: &str, number: u32, hour: u32| {
+        let owner = owner(tenant, "ann");
+        sessions.create(&owner, &session(&format!("{tenant}-{number}"), &owner), limits, at(hour)).await
+    };
+    create("early", 0, 0).await.unwrap();
+    for number in 0..39 {
+        create("large", number, 1).await.unwrap();
+    }
+    // It takes the place of none of another tenant, although that one was not used for longer.
+    assert!(matches!(create("large", 39, 2).await, Err(CreateSessionError::TooMany(40))));
+    for number in 0..2 {
+        create("late", number, 2).await.unwrap();
+    }
+    assert!(matches!(create("late", 2, 2).await, Err(CreateSessionError::TooMany(42))));
+    // When the sessions of the large tenant are unused, they make room.
+    create("late", 3, 3).await.unwrap();
+    assert_eq!((sessions.total(), sessions.count(&owner("large", "ann"))), (42, 38));
+    assert!(sessions.load(&owner("early", "ann"), "early-0", at(3)).await.unwrap().is_some());
 }
 
 #[tokio::test]
