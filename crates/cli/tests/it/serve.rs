@@ -18,6 +18,7 @@ mod mcp_export;
 mod mcp_import;
 mod mcp_json;
 mod mcp_servers;
+mod mcp_sessions;
 mod mcp_stdio;
 mod mcp_tools;
 mod planted_secrets;

@@ -12,10 +12,16 @@ pub(super) struct HttpConnection(BufReader<TcpStream>);
 
 pub(super) struct HttpResponse {
     pub(super) status: u16,
+    head: String,
     pub(super) text: String,
 }
 
 impl HttpResponse {
+    /// The value of a header, by its name in lower case.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.split_once(": ").filter(|(it, _)| *it == name)).map(|(_, value)| value)
+    }
+
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
@@ -62,7 +68,7 @@ impl HttpConnection {
         } else {
             self.0.read_exact(&mut body).ok()?;
         }
-        Some(HttpResponse { status, text: String::from_utf8(body).expect("a response is text") })
+        Some(HttpResponse { status, head, text: String::from_utf8(body).expect("a response is text") })
     }
 
     fn read_chunks(&mut self) -> Option<Vec<u8>> {

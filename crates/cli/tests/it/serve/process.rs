@@ -87,8 +87,17 @@ impl Process {
 
     /// The largest resident memory it has had, in bytes, on systems with `/proc`.
     pub(super) fn peak_memory(&self) -> Option<u64> {
+        self.read_status("VmHWM:")
+    }
+
+    /// Its resident memory, in bytes, on systems with `/proc`.
+    pub(super) fn memory(&self) -> Option<u64> {
+        self.read_status("VmRSS:")
+    }
+
+    fn read_status(&self, name: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
     }
 
