@@ -17,7 +17,7 @@ from documents import fetched
 
 QUESTIONS = pathlib.Path(__file__).with_name("search_questions.json")
 # How many of the questions must have a wanted tool among the first five.
-LEAST = 45
+LEAST = 54
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},

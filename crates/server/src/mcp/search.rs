@@ -2,7 +2,11 @@
 //!
 //! In: calls of these tools. Out: what is found, and how a tool is called. `call_tool` is the call of the named tool, with all its rules.
 
+mod document;
 mod index;
+mod intent;
+mod stem;
+mod vocabulary;
 mod words;
 
 use rmcp::{
@@ -148,10 +152,10 @@ async fn found(
         let text = format!("The query is longer than {MAX_QUERY} bytes. Ask in a few words.");
         return Ok(CallToolResult::error(vec![ContentBlock::text(text)]));
     }
-    let visible = tools.names(request, thread).await?;
+    let visible = tools.visible(request, thread).await?;
     let limit = search.limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND);
     let index = tools.index();
-    let found = index.search(&search.query, limit, |name| visible.binary_search(name).is_ok());
+    let found = index.search(&search.query, limit, |name| visible.contains(name));
     let found: Vec<Value> = found
         .into_iter()
         .filter_map(|name| tools.get(name))

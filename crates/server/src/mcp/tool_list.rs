@@ -11,9 +11,9 @@ use std::{
 use rmcp::{ErrorData, model::Tool};
 use serde_json::{Value, json};
 use toolhub_core::{
-    OfferOptions, ToolFilter, ToolHub, ToolName, Tools,
+    OfferOptions, SharedOffer, ToolFilter, ToolHub, ToolName, Tools,
     export::{self, Format},
-    ids::ThreadId,
+    ids::{Caller, ThreadId},
     suggest,
 };
 
@@ -55,33 +55,30 @@ impl ToolList {
         self.converted().get(name).map(|entry| entry.tool.clone())
     }
 
-    /// The names of the tools for a request, in order.
-    pub(super) async fn names(
+    /// What a request may see.
+    pub(super) async fn visible<'a>(
         &self,
-        request: &McpRequest,
+        request: &'a McpRequest,
         thread: Option<&ThreadId>,
-    ) -> Result<Vec<ToolName>, ErrorData> {
+    ) -> Result<VisibleTools<'a>, ErrorData> {
         let tenant = &request.principal.tenant;
-        let mut names: Vec<ToolName> = match thread {
+        let offered = match thread {
             Some(thread) => {
                 let options = OfferOptions::from(request.toolset.clone());
-                self.hub.offer_with(tenant, thread, &options).await.map_err(|error| result::fault(&error))?.names()
+                let offer =
+                    self.hub.offer_with(tenant, thread, &options).await.map_err(|error| result::fault(&error))?;
+                Offered::InThread(offer.names())
             }
-            None => {
-                let offer = self.hub.shared_offer(&request.toolset);
-                offer.tools().iter().map(|tool| tool.definition.name.clone()).collect()
-            }
+            None => Offered::Shared(self.hub.shared_offer(&request.toolset)),
         };
-        let (converted, caller) = (self.converted(), &request.principal.caller);
-        names.retain(|name| converted.get(name).is_some_and(|entry| entry.registered.denied_to(caller).is_none()));
-        Ok(names)
+        Ok(VisibleTools { offered, converted: self.converted(), caller: &request.principal.caller })
     }
 
     /// The tools for a request, by name.
     pub(super) async fn list(&self, request: &McpRequest, thread: Option<&ThreadId>) -> Result<Vec<Tool>, ErrorData> {
-        let (names, converted) = (self.names(request, thread).await?, self.converted());
-        let entries = names.iter().filter_map(|name| converted.get(name));
-        Ok(entries
+        let visible = self.visible(request, thread).await?;
+        Ok(visible
+            .entries()
             .map(|entry| match (&entry.with_thread, thread) {
                 (Some(tool), None) => tool.clone(),
                 _ => entry.tool.clone(),
@@ -128,6 +125,44 @@ impl ToolList {
             (converted.from, converted.index) = (Some(current), None);
         }
         converted
+    }
+}
+
+/// The tools that one request may see.
+pub(super) struct VisibleTools<'a> {
+    offered: Offered,
+    converted: Arc<HashMap<ToolName, ConvertedTool>>,
+    caller: &'a Caller,
+}
+
+/// Tools that are not withheld, sorted by name.
+enum Offered {
+    Shared(SharedOffer),
+    InThread(Vec<ToolName>),
+}
+
+impl VisibleTools<'_> {
+    pub(super) fn contains(&self, name: &ToolName) -> bool {
+        let is_offered = match &self.offered {
+            Offered::Shared(offer) => offer.get(name).is_some(),
+            Offered::InThread(names) => names.binary_search(name).is_ok(),
+        };
+        is_offered && self.entry(name).is_some()
+    }
+
+    /// The visible tools, by name.
+    fn entries(&self) -> impl Iterator<Item = &ConvertedTool> {
+        let (shared, in_thread) = match &self.offered {
+            Offered::Shared(offer) => (offer.tools(), &[][..]),
+            Offered::InThread(names) => (&[][..], names.as_slice()),
+        };
+        let names = shared.iter().map(|tool| &tool.definition.name).chain(in_thread);
+        names.filter_map(|name| self.entry(name))
+    }
+
+    /// A tool, unless it is denied to the caller.
+    fn entry(&self, name: &ToolName) -> Option<&ConvertedTool> {
+        self.converted.get(name).filter(|entry| entry.registered.denied_to(self.caller).is_none())
     }
 }
 

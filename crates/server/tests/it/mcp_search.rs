@@ -56,6 +56,31 @@ async fn tools_are_found_described_and_called_by_three_tools() {
 }
 
 #[tokio::test]
+async fn everyday_words_find_the_tool_that_does_what_they_ask_for() {
+    let fixture = api_fixture().await;
+    let tool = |name: &str, description: &str| {
+        let echo = |given: Value, _: CallContext| async move { Ok::<_, ToolError>(given) };
+        dynamic(name, json!({"type": "object"}), echo).description(description)
+    };
+    let issues = [
+        tool("issues_create", "Creates an issue"),
+        tool("issues_delete", "Deletes an issue"),
+        tool("issues_list", "Lists the issues of a project").read_only(),
+    ];
+    fixture.hub.register_all(issues).unwrap();
+    let client = McpClient::modern(&fixture.router, "/mcp?mode=search");
+    let questions = [
+        ("which bugs are there", "issues_list"),
+        ("get rid of a ticket", "issues_delete"),
+        ("please report a new bug", "issues_create"),
+    ];
+    for (question, expected) in questions {
+        let result = client.call("search_tools", json!({"query": question})).await;
+        assert_eq!(found(&result)[0], expected, "{question}: {result}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_calls_in_search_mode_say_what_to_do() {
     let fixture = fixture_with_files().await;
     let client = McpClient::modern(&fixture.router, "/mcp?mode=search");

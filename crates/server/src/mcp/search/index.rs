@@ -1,72 +1,104 @@
-//! An index of tools by the words that describe them.
+//! An index of tools by the terms that describe them.
 //!
-//! In: tools, and a question in words. Out: the tools that match best, by BM25F: rare words count more than common
-//! ones, and words of the name more than those of the description. No model.
+//! In: tools, and a question in words. Out: the tools that match best, best first. A tool's score is BM25F (rare terms count more than
+//! common ones, and terms of the name more than those of the description), times how much of the question it covers, how much of
+//! its name and title the question explains, and whether it does what the question wants. No model.
 
-use std::collections::HashMap;
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BinaryHeap, HashMap},
+};
 
-use serde_json::Value;
 use smol_str::SmolStr;
 use toolhub_core::{Tool, ToolName};
 
-use super::words::{self, Words};
+use super::{
+    document::{self, Document, FIELDS, NAME, TITLE},
+    intent::{self, Intent},
+    stem::stem,
+    vocabulary, words,
+};
 
-/// Where a word stands in a tool.
-struct Field {
-    /// How much its words count.
-    weight: f32,
-    /// How much a long text is discounted: 0 not at all, 1 by its length.
-    length_weight: f32,
-}
-
-const NAME: usize = 0;
-const TITLE: usize = 1;
-const TAG: usize = 2;
-const DESCRIPTION: usize = 3;
-const ARGUMENT: usize = 4;
-const ARGUMENT_DESCRIPTION: usize = 5;
-const FIELDS: [Field; 6] = [
-    Field { weight: 4.0, length_weight: 0.3 },
-    Field { weight: 2.0, length_weight: 0.3 },
-    Field { weight: 1.5, length_weight: 0.0 },
-    Field { weight: 1.0, length_weight: 0.6 },
-    Field { weight: 0.5, length_weight: 0.6 },
-    Field { weight: 0.1, length_weight: 0.7 },
-];
-/// How fast repetitions of a word stop to count.
+/// How fast repetitions of a term stop to count.
 const SATURATION: f32 = 1.2;
-/// How much a word counts that means the same as one of the question.
-const SYNONYM: f32 = 0.7;
+/// How much a term counts that means the same as one of the question.
+const ALTERNATIVE: f32 = 0.5;
+/// How much a verb counts, compared to what it is done to.
+const VERB: f32 = 0.7;
+/// By how much rare terms count more than common ones: 0 not at all, 1 by their information.
+const RARITY: f32 = 0.8;
+/// The share of a score that depends on how much of the question is covered, and on how much of the heading is explained.
+const COVERAGE: f32 = 0.3;
+const EXPLANATION: f32 = 0.4;
 
-/// The words of a set of tools.
+/// The terms of a set of tools.
 #[derive(Debug, Default)]
 pub(crate) struct SearchIndex {
-    names: Vec<ToolName>,
-    /// The tools of each word, with how much the word counts there.
-    postings: HashMap<SmolStr, Vec<(usize, f32)>>,
+    tools: Vec<IndexedTool>,
+    /// The tools of each term.
+    postings: BTreeMap<SmolStr, Vec<Posting>>,
+}
+
+#[derive(Debug)]
+struct IndexedTool {
+    name: ToolName,
+    intent: Option<Intent>,
+    /// How much all terms of its name and title count.
+    heading: f32,
+}
+
+#[derive(Debug)]
+struct Posting {
+    tool: usize,
+    /// How much the term counts there.
+    weight: f32,
+    /// Whether it is a term of the name or title.
+    is_in_heading: bool,
+}
+
+/// What a question has found for one tool.
+#[derive(Clone, Copy, Default)]
+struct Score {
+    matched: f32,
+    covered: f32,
+    explained: f32,
+}
+
+/// A found tool; the greatest is the best.
+struct RankedTool<'a> {
+    score: f32,
+    name: &'a ToolName,
 }
 
 impl SearchIndex {
     #[allow(clippy::cast_precision_loss, reason = "far fewer words than would lose precision")]
     pub(crate) fn new<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Self {
-        let documents: Vec<(ToolName, [Vec<SmolStr>; FIELDS.len()])> =
-            tools.into_iter().map(|tool| (tool.definition.name.clone(), words_of(tool))).collect();
+        let documents = document::documents(tools);
         let count = documents.len().max(1) as f32;
-        let average = |field: usize| documents.iter().map(|(_, words)| words[field].len() as f32).sum::<f32>() / count;
+        let average =
+            |field: usize| documents.iter().map(|document| document.fields[field].len() as f32).sum::<f32>() / count;
         let averages: [f32; FIELDS.len()] = std::array::from_fn(average);
         let mut index = Self::default();
-        for (number, (name, fields)) in (0..).zip(documents) {
-            let mut weights: HashMap<SmolStr, f32> = HashMap::new();
-            for ((words, field), average) in fields.into_iter().zip(&FIELDS).zip(averages) {
-                let length = words.len() as f32 / average.max(f32::MIN_POSITIVE);
+        for (tool, document) in documents.into_iter().enumerate() {
+            let mut weights: HashMap<&SmolStr, f32> = HashMap::new();
+            for ((terms, field), average) in document.fields.iter().zip(&FIELDS).zip(averages) {
+                let length = terms.len() as f32 / average.max(f32::MIN_POSITIVE);
                 let weight = field.weight / (1.0 - field.length_weight + field.length_weight * length);
-                words.into_iter().for_each(|word| *weights.entry(word).or_default() += weight);
+                terms.iter().for_each(|term| *weights.entry(term).or_default() += weight);
             }
-            for (word, weight) in weights {
-                let counts = weight * (SATURATION + 1.0) / (weight + SATURATION);
-                index.postings.entry(word).or_default().push((number, counts));
+            for (term, weight) in weights {
+                let is_in_heading = document.fields[NAME].contains(term) || document.fields[TITLE].contains(term);
+                let posting = Posting { tool, weight, is_in_heading };
+                index.postings.entry(term.clone()).or_default().push(posting);
             }
-            index.names.push(name);
+            let Document { name, intent, .. } = document;
+            index.tools.push(IndexedTool { name, intent, heading: 0.0 });
+        }
+        let Self { tools, postings } = &mut index;
+        for postings in postings.values() {
+            let rarity = rarity(postings.len(), tools.len());
+            let in_heading = postings.iter().filter(|posting| posting.is_in_heading);
+            in_heading.for_each(|posting| tools[posting.tool].heading += rarity);
         }
         index
     }
@@ -78,57 +110,91 @@ impl SearchIndex {
         limit: usize,
         is_visible: impl Fn(&ToolName) -> bool,
     ) -> Vec<&ToolName> {
-        let mut scores = vec![0.0_f32; self.names.len()];
-        for word in Words::of(question).distinct() {
-            let of_word = self.scores_of(&word);
-            scores.iter_mut().zip(of_word).for_each(|(score, more)| *score += more);
-        }
-        let mut found: Vec<(usize, f32)> = scores
-            .into_iter()
-            .enumerate()
-            .filter(|(number, score)| *score > 0.0 && is_visible(&self.names[*number]))
-            .collect();
-        // Equal ones by name, which is the order of the list.
-        found.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| self.names[*a].cmp(&self.names[*b])));
-        found.into_iter().take(limit).map(|(number, _)| &self.names[number]).collect()
+        let plain_words: Vec<SmolStr> = words::plain_words(question).collect();
+        let meant = vocabulary::without_phrases(&plain_words).into_iter().flat_map(words::with_reversed);
+        let meant: Vec<SmolStr> = meant.collect();
+        let wanted = intent::of_question(&meant);
+        let (scores, total) = self.scores(&meant);
+        let ranked = self.tools.iter().zip(scores).filter(|(_, score)| score.matched > 0.0).map(|(tool, score)| {
+            let coverage = 1.0 - COVERAGE + COVERAGE * score.covered / total;
+            let explanation = 1.0 - EXPLANATION + EXPLANATION * score.explained / tool.heading.max(f32::MIN_POSITIVE);
+            let score = score.matched * coverage * explanation * wanted.fit(tool.intent);
+            RankedTool { score, name: &tool.name }
+        });
+        let mut ranked: BinaryHeap<RankedTool<'_>> = ranked.collect();
+        let best_first = std::iter::from_fn(|| ranked.pop()).map(|tool| tool.name);
+        best_first.filter(|name| is_visible(name)).take(limit).collect()
     }
 
-    /// What one word of a question counts for each tool: the word itself, or the best of those that mean the same.
-    fn scores_of(&self, word: &str) -> Vec<f32> {
-        let mut scores = vec![0.0_f32; self.names.len()];
-        let alternatives = words::synonyms(word).map(|synonym| (synonym, SYNONYM));
-        for (term, factor) in [(word, 1.0)].into_iter().chain(alternatives) {
-            let Some(postings) = self.postings.get(term) else { continue };
-            let rarity = self.rarity(postings.len());
-            for (tool, counts) in postings {
-                let score = &mut scores[*tool];
-                *score = score.max(factor * rarity * counts);
+    /// What the words of a question count for each tool, and what they would count for one that has them all.
+    fn scores(&self, words: &[SmolStr]) -> (Vec<Score>, f32) {
+        let mut scores = vec![Score::default(); self.tools.len()];
+        let mut total = 0.0;
+        // The terms that were looked up, with how much they count.
+        let mut factors: BTreeMap<SmolStr, f32> = BTreeMap::new();
+        let mut terms: Vec<SmolStr> = Vec::new();
+        for term in words.iter().filter(|word| !words::is_stop_word(word)).map(|word| stem(word)) {
+            if !terms.contains(&term) {
+                terms.push(term);
             }
         }
-        scores
-    }
-
-    /// How much a word counts that this many tools have.
-    #[allow(clippy::cast_precision_loss, reason = "far fewer tools than would lose precision")]
-    fn rarity(&self, tools: usize) -> f32 {
-        let (all, with) = (self.names.len() as f32, tools as f32);
-        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+        for term in terms {
+            let alternatives = vocabulary::alternatives(&term).iter().map(|alternative| (alternative, ALTERNATIVE));
+            let mut weights = vec![0.0_f32; self.tools.len()];
+            for (term, factor) in [(&term, 1.0)].into_iter().chain(alternatives) {
+                for posting in self.postings.get(term).into_iter().flatten() {
+                    let weight = &mut weights[posting.tool];
+                    *weight = weight.max(factor * posting.weight);
+                }
+                let known = factors.entry(term.clone()).or_default();
+                *known = known.max(factor);
+            }
+            let found = weights.iter().filter(|weight| **weight > 0.0).count();
+            if found == 0 {
+                continue;
+            }
+            let counts = rarity(found, self.tools.len()) * if intent::is_verb(&term) { VERB } else { 1.0 };
+            total += counts;
+            for (score, weight) in scores.iter_mut().zip(weights).filter(|(_, weight)| *weight > 0.0) {
+                let saturated = weight * (SATURATION + 1.0) / (weight + SATURATION);
+                score.matched += counts * saturated;
+                score.covered += counts * saturated.min(1.0);
+            }
+        }
+        for (term, factor) in factors {
+            let postings = self.postings.get(&term).map_or(&[][..], Vec::as_slice);
+            let rarity = rarity(postings.len(), self.tools.len());
+            let in_heading = postings.iter().filter(|posting| posting.is_in_heading);
+            in_heading.for_each(|posting| scores[posting.tool].explained += factor * rarity);
+        }
+        (scores, total)
     }
 }
 
-/// The words of a tool, by field.
-fn words_of(tool: &Tool) -> [Vec<SmolStr>; FIELDS.len()] {
-    let definition = &tool.definition;
-    let mut fields: [Vec<SmolStr>; FIELDS.len()] = Default::default();
-    let mut add = |field: usize, text: &str| fields[field].extend(Words::of(text));
-    add(NAME, definition.name.as_str());
-    add(TITLE, definition.annotations.title.as_deref().unwrap_or_default());
-    definition.metadata.tags.iter().for_each(|tag| add(TAG, tag));
-    add(DESCRIPTION, &definition.description);
-    let properties = definition.parameters.get("properties").and_then(Value::as_object);
-    for (name, schema) in properties.into_iter().flatten() {
-        add(ARGUMENT, name);
-        add(ARGUMENT_DESCRIPTION, schema.get("description").and_then(Value::as_str).unwrap_or_default());
-    }
-    fields
+/// How much a term counts that this many of all tools have.
+#[allow(clippy::cast_precision_loss, reason = "far fewer tools than would lose precision")]
+fn rarity(with: usize, all: usize) -> f32 {
+    let (with, all) = (with as f32, all as f32);
+    (1.0 + (all - with + 0.5) / (with + 0.5)).ln().powf(RARITY)
 }
+
+impl Ord for RankedTool<'_> {
+    /// Equal ones by name, which is the order of the list.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.score.total_cmp(&other.score).then_with(|| other.name.cmp(self.name))
+    }
+}
+
+impl PartialOrd for RankedTool<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for RankedTool<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for RankedTool<'_> {}
