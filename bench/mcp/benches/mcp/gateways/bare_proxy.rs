@@ -30,7 +30,7 @@ impl ServerHandler for BareProxy {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.0.list_tools(request).await.map_err(fault)
+        self.0.list_tools(request).await.map_err(|error| fault(&error))
     }
 
     async fn call_tool(
@@ -38,11 +38,11 @@ impl ServerHandler for BareProxy {
         request: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.0.call_tool(request).await.map(CallToolResponse::Complete).map_err(fault)
+        self.0.call_tool(request).await.map(CallToolResponse::Complete).map_err(|error| fault(&error))
     }
 }
 
-fn fault(error: impl ToString) -> ErrorData {
+fn fault(error: &impl ToString) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
