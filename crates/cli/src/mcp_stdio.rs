@@ -16,6 +16,7 @@ mod message;
 mod modern_headers;
 mod notices;
 mod recovery;
+mod requests;
 mod session_stream;
 
 use std::{pin::pin, sync::Arc, time::Duration};
