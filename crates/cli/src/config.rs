@@ -41,6 +41,7 @@ use toolhub::{server::McpSettings, status::StatusSettings};
 
 pub(crate) use self::{
     dry_run::{dry_run, find_obstacles},
+    environment::KEY_PREFIX,
     foreign_mcp::{
         ExistingVariables, ForeignConfig, LiteralSecrets, parse as parse_foreign_mcp, read as read_foreign_mcp,
         referenced_variables, strip_json_comments,

@@ -9,6 +9,9 @@ use toolhub::clock::{Clock, SystemClock};
 
 use crate::{commands::import::config_file, failure::Failure};
 
+/// Folders of clients in a project or a home folder.
+const CLIENT_FOLDERS: [&str; 4] = [".codex", ".cursor", ".gemini", ".vscode"];
+
 /// What was done to a file.
 pub(super) struct FileChange {
     pub(super) is_changed: bool,
@@ -34,12 +37,22 @@ pub(super) fn change(file: &Path, edit: impl FnOnce(&str) -> Result<String, Stri
         return Ok(FileChange { is_changed: false, backup: None });
     }
     let Some(_) = before else {
+        create_client_folder(file).map_err(|error| refused(&error))?;
         fs::write(file, after).map_err(|error| refused(&error))?;
         return Ok(FileChange { is_changed: true, backup: None });
     };
     let backup = copy(file).map_err(|error| refused(&error))?;
     config_file::atomic_replace(file, &after).map_err(|error| refused(&error))?;
     Ok(FileChange { is_changed: true, backup: Some(backup) })
+}
+
+/// Creates the folder of a new file if it is one that clients create themselves.
+fn create_client_folder(file: &Path) -> io::Result<()> {
+    let Some(folder) = file.parent().filter(|folder| !folder.exists()) else { return Ok(()) };
+    match folder.file_name().is_some_and(|name| CLIENT_FOLDERS.iter().any(|known| name == *known)) {
+        true => fs::create_dir(folder),
+        false => Ok(()),
+    }
 }
 
 /// Copies a file beside itself.
@@ -50,50 +63,4 @@ fn copy(file: &Path) -> io::Result<PathBuf> {
     let backup = file.with_file_name(name);
     fs::copy(file, &backup)?;
     Ok(backup)
-}
-
-/// A TOML text with a section, which replaces the one at its path. Everything else stays as it is.
-///
-/// # Errors
-/// When the text is not TOML, or what is at the path is not written as a section.
-pub(super) fn set_section(before: &str, path: &[String; 2], section: &str) -> Result<String, String> {
-    let mut expected: toml::Table = before.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
-    let added: toml::Table = section.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
-    let [table, name] = path;
-    let entry = added[table][name].clone();
-    let servers = expected.entry(table).or_insert_with(|| toml::Table::new().into());
-    let servers = servers.as_table_mut().ok_or_else(|| format!("`{table}` is not a table"))?;
-    if servers.get(name) == Some(&entry) {
-        return Ok(before.to_owned());
-    }
-    let is_new = servers.insert(name.clone(), entry).is_none();
-    let rest = if is_new { before.to_owned() } else { config_file::without_sections(before, &[table, name]) };
-    let gap = if rest.trim().is_empty() { "" } else { "\n\n" };
-    let after = format!("{}{gap}{section}", rest.trim_end());
-    match after.parse::<toml::Table>() {
-        Ok(table) if table == expected => Ok(after),
-        _ => Err(format!("`{name}` is not written as a section there")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_section_is_added_or_replaced_and_the_rest_stays() {
-        let path = ["mcp_servers".to_owned(), "toolhub".to_owned()];
-        let section = "[mcp_servers.toolhub]\nurl = \"http://x/mcp\"\n";
-        let set = |before: &str| set_section(before, &path, section);
-        assert_eq!(set("").unwrap(), section);
-        let model = "# mine\nmodel = \"o3\" # fast\n";
-        let once = set(model).unwrap();
-        assert_eq!(once, format!("{}\n\n{section}", model.trim_end()));
-        assert_eq!(set(&once).unwrap(), once);
-        let old = "[mcp_servers.toolhub]\ncommand = \"x\"\n[mcp_servers.toolhub.env]\nA = \"1\"\n\n[mcp_servers.b]\nurl = \"u\"\n";
-        assert_eq!(set(old).unwrap(), format!("[mcp_servers.b]\nurl = \"u\"\n\n{section}"));
-        assert!(set("mcp_servers = 1").is_err());
-        assert!(set("mcp_servers = { toolhub = { url = \"u\" } }").is_err());
-        assert!(set("[").is_err());
-    }
 }
