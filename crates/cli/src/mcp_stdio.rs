@@ -11,12 +11,14 @@ mod exchange;
 mod hub_link;
 mod in_flight;
 mod legacy_session;
+mod line_ends;
 mod lines;
 mod message;
 mod modern_headers;
 mod notices;
 mod recovery;
 mod requests;
+mod responsiveness;
 mod session_stream;
 
 use std::{pin::pin, sync::Arc, time::Duration};
@@ -24,6 +26,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use bridge::Bridge;
 use endpoint::Endpoint;
 use hub_link::HubLink;
+use toolhub_net::Secret;
 
 use crate::{
     exit::Exit,
@@ -42,12 +45,13 @@ const MAX_MESSAGE: usize = 64 << 20;
 pub(crate) async fn run(global: &GlobalFlags) -> Result<Exit, Failure> {
     let listening = ShutdownSignals::listen();
     let mut signals = listening.map_err(|error| Failure::unexpected(format!("cannot listen for signals: {error}")))?;
-    let (hub, max_message) = find_hub(global).await?;
+    let token = client_key(global)?;
+    let (hub, max_message) = find_hub(global, token.clone()).await?;
     tokio::select! {
         connected = hub.connect() => connected?,
         () = signals.next() => return Ok(Exit::Success),
     }
-    let endpoint = Endpoint::new(hub.url(), global.thread.as_deref(), global.token.as_deref())?;
+    let endpoint = Endpoint::new(hub.url(), global.thread.as_deref(), token.as_deref())?;
     let mut input = lines::read_stdin(max_message);
     let (output, written) = lines::write_stdout();
     let closed = output.clone();
@@ -84,16 +88,24 @@ pub(crate) async fn run(global: &GlobalFlags) -> Result<Exit, Failure> {
     }
 }
 
+/// The key of the client, if there is one.
+fn client_key(global: &GlobalFlags) -> Result<Option<String>, Failure> {
+    let Some(key) = global.token.clone().filter(|key| !key.is_empty()) else { return Ok(None) };
+    match Secret::literal(key.clone()).header("Bearer ") {
+        Ok(_) => Ok(Some(key)),
+        Err(error) => Err(Failure::usage(format!("the key in TOOLHUB_TOKEN or --token is invalid: {error}"))),
+    }
+}
+
 /// The hub, and the maximum length of a message.
-async fn find_hub(global: &GlobalFlags) -> Result<(Arc<HubLink>, usize), Failure> {
-    let token = global.token.clone();
+async fn find_hub(global: &GlobalFlags, token: Option<String>) -> Result<(Arc<HubLink>, usize), Failure> {
     if let Some(url) = &global.server {
         return Ok((Arc::new(HubLink::named(url, token)?), MAX_MESSAGE));
     }
     let local = match LocalHub::find(global) {
         Ok(local) => local,
         // The server runs on an earlier version of the config, or has variables that this process need not have.
-        Err(failure) => return running_despite(global, failure).await,
+        Err(failure) => return running_despite(global, failure, token).await,
     };
     serve::init_logs(&local.loaded.config.telemetry);
     let max_message = local.loaded.config.server.body_limit;
@@ -101,11 +113,15 @@ async fn find_hub(global: &GlobalFlags) -> Result<(Arc<HubLink>, usize), Failure
 }
 
 /// The running server of a config that has problems.
-async fn running_despite(global: &GlobalFlags, failure: Failure) -> Result<(Arc<HubLink>, usize), Failure> {
+async fn running_despite(
+    global: &GlobalFlags,
+    failure: Failure,
+    token: Option<String>,
+) -> Result<(Arc<HubLink>, usize), Failure> {
     let Some(local) = LocalHub::find_partial(global)? else { return Err(failure) };
     serve::init_logs(&local.loaded.config.telemetry);
     let max_message = local.loaded.config.server.body_limit;
-    match HubLink::of_running_server(&local, global.token.clone()).await? {
+    match HubLink::of_running_server(&local, token).await? {
         Some(hub) => Ok((Arc::new(hub), max_message)),
         None => Err(failure),
     }

@@ -325,15 +325,24 @@ impl Acceptor {
         // Runs keep their last committed step and resume in the next process; clients that wait for one get its current
         // state.
         self.app.agents().stop().await;
-        let remaining = deadline.saturating_duration_since(Instant::now());
-        let hub = self.app.hub().shutdown(remaining);
-        let connections = async {
-            if timeout_at(deadline + INFLIGHT_GRACE, self.tasks.wait()).await.is_err() {
-                self.connections.broadcast(ConnCommand::Abort);
-                self.tasks.wait().await;
+        let hub = self.app.hub();
+        if self.app.settings().close_before_cancel {
+            tokio::select! {
+                // Refuses calls, and cancels none.
+                () = hub.shutdown(Duration::MAX) => {}
+                () = self.close_connections(deadline) => {}
             }
-        };
-        tokio::join!(hub, connections);
+        }
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        tokio::join!(hub.shutdown(remaining), self.close_connections(deadline + INFLIGHT_GRACE));
+    }
+
+    /// Waits for the connections, and closes those that are left at the deadline.
+    async fn close_connections(&self, deadline: Instant) {
+        if timeout_at(deadline, self.tasks.wait()).await.is_err() {
+            self.connections.broadcast(ConnCommand::Abort);
+            self.tasks.wait().await;
+        }
     }
 }
 

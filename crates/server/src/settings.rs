@@ -36,6 +36,9 @@ pub struct Settings {
     pub shutdown_notice: Duration,
     /// How long running requests and calls may continue after that.
     pub drain_timeout: Duration,
+    /// Whether connections are closed after that time before their calls are cancelled. A client that goes on with another server
+    /// then knows that a call was interrupted, and does not get `cancelled` for one that it did not cancel. False by default.
+    pub close_before_cancel: bool,
     /// Whether `/metrics` is served.
     pub metrics: bool,
     /// How long entries of the audit log are kept, including those of refused requests.
@@ -186,6 +189,7 @@ impl Default for Settings {
             mcp: McpSettings::default(),
             shutdown_notice: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
+            close_before_cancel: false,
             metrics: true,
             audit_retention: Duration::from_secs(90 * 86_400),
             build: BuildInfo::default(),

@@ -82,7 +82,7 @@ async fn find_running_server(local: &LocalHub, token: Option<String>) -> Result<
     let remote = Remote::new(&local.url(), token, false)?;
     match probe(&remote, local).await? {
         Occupant::Server => Ok(Some(remote)),
-        Occupant::Other(_) | Occupant::Unknown(_) => Ok(None),
+        Occupant::Other(_) | Occupant::Silent | Occupant::Unknown(_) => Ok(None),
     }
 }
 
@@ -93,6 +93,8 @@ pub(crate) enum Occupant {
     Server,
     /// Another server; the text says which.
     Other(String),
+    /// Something that accepts connections and does not answer in time.
+    Silent,
     /// Nothing, or nothing that speaks the API; the text says why.
     Unknown(String),
 }
@@ -103,7 +105,7 @@ pub(crate) enum Occupant {
 /// When it is the server of this config, and refuses the key.
 pub(crate) async fn probe(remote: &Remote, local: &LocalHub) -> Result<Occupant, Failure> {
     let response = match tokio::time::timeout(PROBE_TIMEOUT, remote.send(Request::get(["info"]))).await {
-        Err(_) => return Ok(Occupant::Unknown(format!("no response within {PROBE_TIMEOUT:?}"))),
+        Err(_) => return Ok(Occupant::Silent),
         Ok(Err(failure)) => return Ok(Occupant::Unknown(failure.message.clone())),
         Ok(Ok(response)) => response,
     };

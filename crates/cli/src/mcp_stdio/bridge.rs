@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolhub_net::{Bytes, HeaderMap, Method, Response, header::HeaderValue};
@@ -24,8 +23,11 @@ use super::{
     modern_headers::ParamHeaders,
 };
 
-/// Maximum number of requests that are sent at the same time; further ones wait. A session of the server accepts as many.
-const MAX_RUNNING: usize = 256;
+/// Maximum number of calls that are sent at the same time; further ones wait. A session of the server accepts as many together with
+/// the quick requests.
+const MAX_RUNNING: usize = 240;
+/// Maximum number of quick requests that are sent at the same time.
+const MAX_QUICK: usize = 16;
 /// Notifications and answers that wait to be sent.
 const MAX_NOTICES: usize = 256;
 /// How often a message is sent.
@@ -45,7 +47,10 @@ pub(super) struct Bridge {
     modern_version: Mutex<Option<String>>,
     pub(super) param_headers: ParamHeaders,
     pub(super) in_flight: InFlight,
+    /// Slots of calls.
     pub(super) running: Semaphore,
+    /// Slots of quick requests.
+    pub(super) quick: Semaphore,
     /// `None` is the last one.
     pub(super) notices: mpsc::Sender<Option<Message>>,
     /// Whether the stream of the session is held.
@@ -67,6 +72,7 @@ impl Bridge {
             param_headers: ParamHeaders::default(),
             in_flight: InFlight::default(),
             running: Semaphore::new(MAX_RUNNING),
+            quick: Semaphore::new(MAX_QUICK),
             notices,
             has_stream: AtomicBool::new(false),
             tasks: TaskTracker::new(),
@@ -85,9 +91,9 @@ impl Bridge {
                     Ok(message) => self.dispatch(message).await,
                     Err(answer) => self.output.send(answer).await,
                 },
-                Line::TooLong(limit) => {
+                Line::TooLong { limit, id } => {
                     let reason = format!("the line is longer than {limit} bytes (`server.body_limit`)");
-                    self.output.send(error_line(&Value::Null, INVALID_REQUEST, &reason, Some("too_large"))).await;
+                    self.output.send(error_line(&id, INVALID_REQUEST, &reason, Some("too_large"))).await;
                 }
             }
         }

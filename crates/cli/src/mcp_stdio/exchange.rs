@@ -11,7 +11,8 @@ use toolhub_net::{
     header::{CONTENT_TYPE, HeaderValue},
 };
 
-use super::errors::INTERNAL_ERROR;
+use super::errors::{INTERNAL_ERROR, INVALID_PARAMS};
+use crate::failure::Failure;
 
 /// Maximum length of a message of the server.
 const MAX_RESPONSE: usize = 64 << 20;
@@ -25,6 +26,8 @@ pub(super) enum Reply {
     Unsent(String),
     /// The server is gone, and may have handled it.
     Lost(String),
+    /// The server does not answer at all; it may handle the request later.
+    Silent(Failure),
 }
 
 /// The server refused a request.
@@ -110,6 +113,36 @@ pub(super) fn is_answer(message: &str, request: &Value) -> bool {
     }
     serde_json::from_str::<AnswerHead>(message)
         .is_ok_and(|head| head.method.is_none() && head.id.as_ref() == Some(request))
+}
+
+/// Whether an answer to a repeated call does not tell whether the call was carried out before: the new server does not know the tool
+/// yet, or the call was cancelled when the old one stopped.
+pub(super) fn is_inconclusive(answer: &str) -> bool {
+    let answer: Value = serde_json::from_str(answer).unwrap_or_default();
+    answer["error"]["code"] == INVALID_PARAMS || answer["result"]["_meta"]["dev.toolhub/code"] == "cancelled"
+}
+
+/// Whether an answer is a result.
+pub(super) fn is_result(answer: &str) -> bool {
+    serde_json::from_str::<Value>(answer).is_ok_and(|answer| answer.get("result").is_some())
+}
+
+/// The notifications that may have been missed before a subscription was accepted again, if the message says that it was.
+pub(super) fn missed_changes(message: &str) -> Vec<String> {
+    let message: Value = serde_json::from_str(message).unwrap_or_default();
+    if message["method"] != "notifications/subscriptions/acknowledged" {
+        return Vec::new();
+    }
+    let (accepted, meta) = (&message["params"]["notifications"], &message["params"]["_meta"]);
+    let lists =
+        [("toolsListChanged", "tools"), ("promptsListChanged", "prompts"), ("resourcesListChanged", "resources")];
+    let lists = lists.into_iter().filter(|(member, _)| accepted[member] == true).map(|(_, list)| {
+        json!({"jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed"), "params": {"_meta": meta}})
+    });
+    let resources = accepted["resourceSubscriptions"].as_array().into_iter().flatten().map(|uri| {
+        json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri, "_meta": meta}})
+    });
+    lists.chain(resources).map(|notification| notification.to_string()).collect()
 }
 
 #[cfg(test)]

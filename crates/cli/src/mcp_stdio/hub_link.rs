@@ -15,6 +15,7 @@ use std::{
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
 
+use super::responsiveness::{MAX_UNANSWERED, Responsiveness, silent_failure};
 use crate::{
     client::{self, Occupant, Remote, Request},
     failure::Failure,
@@ -22,16 +23,19 @@ use crate::{
     serve::{BackgroundServer, StartError},
 };
 
-/// How long the first connection may take: another process may be opening the store.
-const FIRST_CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a later one may take: a server that stops keeps its store until running calls have ended.
+/// How long the first connection may take: another process may be opening the store. Clients give up after ten seconds, and then show
+/// no reason.
+const FIRST_CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a later one may take: `toolhub serve` keeps its store until running calls have ended.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(40);
 /// The delay between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the MCP servers of the config may take to connect before messages are passed on, at the start and after a takeover.
-const CONNECTING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(1));
+/// How long the MCP servers of the config may take to connect before the server answers.
+const CONNECTING: Duration = Duration::from_secs(3);
 /// How often a process looks whether the server of another one is still there.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the other one may take to answer; it answers also while tools block its runtime.
+const LIVENESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The connection to the hub.
 pub(super) struct HubLink {
@@ -43,6 +47,7 @@ pub(super) struct HubLink {
     epoch: AtomicU64,
     /// Whether a connection was lost since the server was looked for.
     is_doubtful: AtomicBool,
+    responsiveness: Responsiveness,
 }
 
 /// The server in this process.
@@ -83,7 +88,8 @@ impl HubLink {
             return Err(Failure::new("config_invalid", message).help("set a fixed `server.port`"));
         }
         if local.requires_keys() && token.is_none() {
-            let failure = Failure::new("unauthenticated", "this hub requires a key, and TOOLHUB_TOKEN is not set");
+            let failure =
+                Failure::new("unauthenticated", "this hub requires a key, and TOOLHUB_TOKEN is not set or empty");
             return Err(failure
                 .help("set TOOLHUB_TOKEN in the environment of the MCP client's server")
                 .help("toolhub keys create NAME --scope tools:read --scope tools:call"));
@@ -103,7 +109,14 @@ impl HubLink {
     }
 
     fn new(remote: Remote, local: Option<LocalHub>) -> Self {
-        Self { remote, local, own: Mutex::default(), epoch: AtomicU64::new(0), is_doubtful: AtomicBool::new(false) }
+        Self {
+            remote,
+            local,
+            own: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            is_doubtful: AtomicBool::new(false),
+            responsiveness: Responsiveness::default(),
+        }
     }
 
     /// The URL of the server.
@@ -125,7 +138,17 @@ impl HubLink {
             return self.remote.send(Request::livez()).await.map(|_| ());
         }
         let mut own = self.own.lock().await;
-        self.establish(&mut own, FIRST_CONNECT_TIMEOUT, CONNECTING.0).await
+        self.establish(&mut own, FIRST_CONNECT_TIMEOUT).await
+    }
+
+    /// Why the server cannot be used now, although it accepts connections.
+    pub(super) fn unresponsiveness(&self) -> Option<Failure> {
+        self.responsiveness.failure()
+    }
+
+    /// Waits until the server has not answered for so long that waiting for it is useless.
+    pub(super) async fn unresponsive(&self) -> Failure {
+        self.responsiveness.lost().await
     }
 
     /// Reports that a connection was lost.
@@ -155,7 +178,7 @@ impl HubLink {
             // Also a failure: the tasks that waited for that attempt need not wait for one each.
             return own.last_failure.clone().map_or(Ok(()), Err);
         }
-        let connected = self.establish(&mut own, RECONNECT_TIMEOUT, CONNECTING.1).await;
+        let connected = self.establish(&mut own, RECONNECT_TIMEOUT).await;
         if let Err(failure) = &connected {
             tracing::error!(error = failure.message, "cannot connect to the hub again");
         }
@@ -165,8 +188,8 @@ impl HubLink {
         connected
     }
 
-    async fn establish(&self, own: &mut OwnServer, timeout: Duration, connecting: Duration) -> Result<(), Failure> {
-        let end = Instant::now() + timeout;
+    async fn establish(&self, own: &mut OwnServer, timeout: Duration) -> Result<(), Failure> {
+        let (end, mut unanswered) = (Instant::now() + timeout, 0);
         loop {
             let Some(local) = &self.local else {
                 match self.remote.send(Request::livez()).await {
@@ -179,10 +202,20 @@ impl HubLink {
             let failure = match client::probe(&self.remote, local).await? {
                 Occupant::Server => return Ok(()),
                 Occupant::Other(what) => return Err(address_taken(self.url(), &what)),
+                Occupant::Silent if own.is_running() => {
+                    Failure::new("unreachable", "the server in this process does not answer")
+                }
+                Occupant::Silent => {
+                    unanswered += 1;
+                    if unanswered >= MAX_UNANSWERED || Instant::now() >= end {
+                        return Err(silent_failure(local));
+                    }
+                    continue;
+                }
                 Occupant::Unknown(reason) if own.is_running() => {
                     Failure::new("unreachable", format!("the server in this process does not answer: {reason}"))
                 }
-                Occupant::Unknown(reason) => match start(local, connecting).await {
+                Occupant::Unknown(reason) => match start(local).await {
                     Ok(server) => {
                         own.server = Some(server);
                         // Another look, because the server may refuse the key.
@@ -214,16 +247,32 @@ impl HubLink {
         self.remote.send(request).await?.error_for_status().map(|_| ())
     }
 
-    /// Replaces the server of another process as soon as it is gone, also while no message is passed on.
+    /// Replaces the server of another process as soon as it is gone, also while no message is passed on; and notices when it does not
+    /// answer any more.
     pub(super) async fn watch(self: Arc<Self>) {
-        if self.local.is_none() {
-            return;
-        }
+        let Some(local) = &self.local else { return };
+        let mut unanswered = 0;
         loop {
             tokio::time::sleep(WATCH_INTERVAL).await;
             let epoch = self.epoch();
             let is_own = self.own.lock().await.is_running();
-            if !is_own && self.remote.send(Request::livez()).await.is_err() {
+            let look = tokio::time::timeout(LIVENESS_TIMEOUT, self.remote.send(Request::livez()));
+            let answered = if is_own { None } else { Some(look.await) };
+            match answered {
+                Some(Err(_)) if unanswered + 1 < MAX_UNANSWERED => unanswered += 1,
+                Some(Err(_)) => {
+                    if self.unresponsiveness().is_none() {
+                        let failure = silent_failure(local);
+                        tracing::error!(error = failure.message, "the hub does not answer");
+                        self.responsiveness.set(Some(failure));
+                    }
+                }
+                Some(Ok(_)) | None => {
+                    unanswered = 0;
+                    self.responsiveness.set(None);
+                }
+            }
+            if let Some(Ok(Err(_))) = answered {
                 // It logs why it fails, and is tried again.
                 let _ = self.reconnect(epoch).await;
             }
@@ -240,7 +289,7 @@ impl HubLink {
 }
 
 /// Starts the server in this process.
-async fn start(local: &LocalHub, connecting: Duration) -> Result<BackgroundServer, StartError> {
+async fn start(local: &LocalHub) -> Result<BackgroundServer, StartError> {
     let server = &local.loaded.config.server;
     local.require_config().map_err(StartError::Failed)?;
     if !server.host.is_loopback() {
@@ -252,7 +301,7 @@ async fn start(local: &LocalHub, connecting: Duration) -> Result<BackgroundServe
     }
     // The server that is gone may have read a newer version of the config.
     let current = LocalHub::load(local.options.clone()).ok().filter(|current| current.url() == local.url());
-    let started = BackgroundServer::start(current.as_ref().unwrap_or(local), connecting).await?;
+    let started = BackgroundServer::start(current.as_ref().unwrap_or(local), CONNECTING).await?;
     tracing::info!(url = local.url(), "serving the hub");
     Ok(started)
 }

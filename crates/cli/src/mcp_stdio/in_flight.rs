@@ -56,6 +56,11 @@ impl InFlight {
         self.lock().get(&id.to_string()).cloned()
     }
 
+    /// Whether a request is in flight, and not another one with its id.
+    pub(super) fn contains(&self, request: &PendingRequest) -> bool {
+        self.lock().get(&request.id.to_string()).is_some_and(|pending| std::ptr::eq(&raw const **pending, request))
+    }
+
     /// Cancels all requests, or only those that would not end by themselves.
     pub(super) fn cancel(&self, only_endless: bool) {
         let all: Vec<_> = self.lock().values().cloned().collect();

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+
+use super::line_ends::LineEnds;
 
 /// Lines that were read and not handled yet.
 const MAX_READ_AHEAD: usize = 16;
@@ -22,8 +25,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) enum Line {
     /// A line without its end.
     Text(Vec<u8>),
-    /// It was longer than the limit, and was skipped.
-    TooLong(usize),
+    /// It was longer than the limit, and was skipped; with the id of its request, if it has one.
+    TooLong { limit: usize, id: Value },
 }
 
 /// Reads stdin until its end.
@@ -41,9 +44,9 @@ pub(super) fn read_stdin(limit: usize) -> mpsc::Receiver<Line> {
     lines
 }
 
-/// The next line; `None` at the end. Holds at most `limit` bytes.
+/// The next line; `None` at the end. Holds little more than `limit` bytes.
 fn read_line(input: &mut impl io::BufRead, limit: usize) -> io::Result<Option<Line>> {
-    let (mut line, mut length) = (Vec::new(), 0_usize);
+    let (mut line, mut length, mut ends) = (Vec::new(), 0_usize, LineEnds::default());
     loop {
         let buffer = match input.fill_buf() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -56,13 +59,15 @@ fn read_line(input: &mut impl io::BufRead, limit: usize) -> io::Result<Option<Li
         if length <= limit {
             line.extend_from_slice(part);
         } else {
+            ends.push(&line);
+            ends.push(part);
             line = Vec::new();
         }
         input.consume(used);
         match (end, is_end_of_input) {
             (None, true) if length == 0 => return Ok(None),
             (None, false) => {}
-            _ if length > limit => return Ok(Some(Line::TooLong(limit))),
+            _ if length > limit => return Ok(Some(Line::TooLong { limit, id: ends.request_id() })),
             _ => return Ok(Some(Line::Text(line))),
         }
     }
@@ -127,7 +132,7 @@ mod tests {
         while let Some(line) = read_line(&mut input, 7).unwrap() {
             lines.push(match line {
                 Line::Text(line) => String::from_utf8(line).unwrap(),
-                Line::TooLong(limit) => format!("longer than {limit}"),
+                Line::TooLong { limit, .. } => format!("longer than {limit}"),
             });
         }
         assert_eq!(lines, ["one", "", "123456\r", "1234567", "longer than 7", "last"]);

@@ -3,7 +3,7 @@
 //! In: a line. Out: its kind and the few members that become headers or decide what happens when the server is lost. The text itself
 //! is passed on as it is; the server judges it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
 use toolhub_net::Bytes;
 
@@ -37,6 +37,20 @@ const REPEATABLE: [&str; 18] = [
 /// The request for notifications, which ends only with its client.
 pub(super) const LISTEN: &str = "subscriptions/listen";
 
+/// Requests that take little time, so that they need not wait behind calls.
+const QUICK: [&str; 10] = [
+    "initialize",
+    "logging/setLevel",
+    "ping",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "server/discover",
+    "tasks/cancel",
+    "tasks/get",
+    "tools/list",
+];
+
 /// A message of the client.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
@@ -66,12 +80,17 @@ pub(super) enum MessageKind {
 
 #[derive(Deserialize)]
 struct MessageHead<'a> {
-    #[serde(default)]
+    /// Null is not the same as none.
+    #[serde(default, deserialize_with = "some_value")]
     id: Option<Value>,
     #[serde(default)]
     method: Option<String>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
+}
+
+fn some_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 #[derive(Default, Deserialize)]
@@ -111,6 +130,9 @@ impl Message {
         };
         let cancels = (method == "notifications/cancelled").then_some(params.request_id);
         let kind = match (head.id, head.method) {
+            (Some(id), Some(_)) if !id.is_string() && !id.is_number() => {
+                return Err(refuse(INVALID_REQUEST, "the id of a request is a string or a number"));
+            }
             (Some(id), Some(method)) => MessageKind::Request { id, method },
             (None, Some(method)) => MessageKind::Notification { method },
             (_, None) => MessageKind::Answer,
@@ -130,6 +152,11 @@ impl Message {
             MessageKind::Request { method, .. } | MessageKind::Notification { method } => method,
             MessageKind::Answer => "",
         }
+    }
+
+    /// Whether it takes little time.
+    pub(super) fn is_quick(&self) -> bool {
+        QUICK.contains(&self.method())
     }
 
     /// Whether it may be sent again although it may have been handled.
@@ -184,13 +211,17 @@ mod tests {
         assert_eq!((message.name.as_deref(), message.version.as_deref()), (Some("u:1"), Some("2026-07-28")));
         assert_eq!(parse(r#"{"id":1,"method":"tools/call","params":[1]}"#).name, None);
         assert_eq!(parse(r#"{"id":1,"result":{}}"#).kind, MessageKind::Answer);
+        assert_eq!(parse(r#"{"id":null,"error":{}}"#).kind, MessageKind::Answer);
         let cancelled = parse(r#"{"method":"notifications/cancelled","params":{"requestId":7}}"#);
         assert_eq!(cancelled.cancels, Some(7.into()));
     }
 
     #[test]
     fn a_line_that_is_no_message_is_answered() {
-        for (line, code) in [("{", "-32700"), ("nonsense", "-32700"), ("[]", "-32600"), ("7", "-32600")] {
+        let null_id = r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#;
+        for (line, code) in
+            [("{", "-32700"), ("nonsense", "-32700"), ("[]", "-32600"), ("7", "-32600"), (null_id, "-32600")]
+        {
             let answer = Message::parse(line.into()).unwrap_err();
             assert!(answer.contains(code) && answer.contains(r#""id":null"#), "{line}: {answer}");
         }

@@ -16,7 +16,12 @@ impl Bridge {
         while let Some(Some(message)) = queue.recv().await {
             for _ in 0..MAX_ATTEMPTS {
                 let (epoch, generation) = (self.hub.epoch(), self.session.generation());
-                let is_sent = match self.post(&message).await {
+                let sent = tokio::select! {
+                    sent = self.post(&message) => sent,
+                    // It must not block those behind it.
+                    _ = self.hub.unresponsive() => break,
+                };
+                let is_sent = match sent {
                     Err(_) => self.hub.reconnect(epoch).await.is_err(),
                     Ok(response) if response.status == 404 && self.session.is_open() => {
                         self.recover_from_not_found(response, generation).await.is_err()

@@ -3,7 +3,7 @@
 //! In: a request. Out: its answer on stdout. A request whose server is lost is sent to the next one if it was not handled or may be
 //! repeated; any other one is answered with an error.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use serde_json::json;
 use toolhub_net::{HeaderMap, Response};
@@ -11,8 +11,11 @@ use toolhub_net::{HeaderMap, Response};
 use super::{
     bridge::{Bridge, MAX_ATTEMPTS},
     endpoint::Unanswered,
-    errors::{INTERNAL_ERROR, error_answer, error_line},
-    exchange::{EventMessages, Refusal, Reply, is_answer, is_event_stream, read_text},
+    errors::{INTERNAL_ERROR, INVALID_PARAMS, error_answer, error_line, interrupted},
+    exchange::{
+        EventMessages, Refusal, Reply, is_answer, is_event_stream, is_inconclusive, is_result, missed_changes,
+        read_text,
+    },
     in_flight::PendingRequest,
     message::Message,
 };
@@ -45,8 +48,9 @@ impl Bridge {
     /// # Errors
     /// The error that answers it.
     async fn run(&self, message: &Message, request: &PendingRequest) -> Result<(), String> {
-        let _permit = self.running.acquire().await;
-        let (mut attempts, mut has_learned) = (0, false);
+        let slots = if message.is_quick() { &self.quick } else { &self.running };
+        let _permit = slots.acquire().await;
+        let (mut attempts, mut has_learned, mut was_lost) = (0, false, false);
         let unreachable = |failure: Failure| {
             let reason = format!("the hub cannot be reached: {}", failure.message);
             error_line(&request.id, INTERNAL_ERROR, &reason, Some(&failure.code))
@@ -54,12 +58,11 @@ impl Bridge {
         while !request.cancelled.is_cancelled() {
             attempts += 1;
             self.hub.ready().await.map_err(unreachable)?;
+            if let Some(failure) = self.hub.unresponsiveness() {
+                return Err(unreachable(failure));
+            }
             let (epoch, generation) = (self.hub.epoch(), self.session.generation());
-            let reply = match self.post(message).await {
-                Ok(response) => self.pass_on(message, request, response).await,
-                Err(Unanswered { is_unsent: true, reason }) => Reply::Unsent(reason),
-                Err(Unanswered { reason, .. }) => Reply::Lost(reason),
-            };
+            let reply = self.exchange(message, request, was_lost).await;
             if matches!(reply, Reply::Unsent(_) | Reply::Lost(_)) {
                 self.endpoint.close_idle();
                 self.hub.report_lost();
@@ -67,7 +70,10 @@ impl Bridge {
             match reply {
                 Reply::Passed => return Ok(()),
                 Reply::Unsent(_) if attempts < MAX_ATTEMPTS => self.hub.reconnect(epoch).await.map_err(unreachable)?,
+                Reply::Silent(failure) if message.is_repeatable() => return Err(unreachable(failure)),
+                Reply::Silent(failure) => return Err(interrupted(&request.id, &failure.message)),
                 Reply::Lost(_) if message.is_repeatable() && attempts < MAX_ATTEMPTS => {
+                    was_lost = true;
                     self.hub.reconnect(epoch).await.map_err(unreachable)?;
                     if request.is_endless {
                         attempts = 0;
@@ -79,10 +85,12 @@ impl Bridge {
                 Reply::Lost(reason) => {
                     let hub = self.hub.clone();
                     self.spawn(async move { drop(hub.reconnect(epoch).await) });
-                    let reason = format!(
-                        "the connection to the hub was lost while this request was in flight; whether it was carried out is not known ({reason})"
-                    );
-                    return Err(error_line(&request.id, INTERNAL_ERROR, &reason, Some("interrupted")));
+                    return Err(interrupted(&request.id, &reason));
+                }
+                Reply::Refused(refusal)
+                    if was_lost && message.method() == "tools/call" && refusal.error["code"] == INVALID_PARAMS =>
+                {
+                    return Err(interrupted(&request.id, "its server stopped"));
                 }
                 Reply::Refused(refusal) => {
                     let is_mismatch = refusal.error["code"] == HEADER_MISMATCH && message.method() == "tools/call";
@@ -110,8 +118,29 @@ impl Bridge {
         Ok(())
     }
 
+    /// Sends a request once, and passes the messages of the response on. `was_lost`: it was sent before, and its server is gone.
+    async fn exchange(&self, message: &Message, request: &PendingRequest, was_lost: bool) -> Reply {
+        let mut exchange = pin!(async {
+            match self.post(message).await {
+                Ok(response) => self.pass_on(message, request, response, was_lost).await,
+                Err(Unanswered { is_unsent: true, reason }) => Reply::Unsent(reason),
+                Err(Unanswered { reason, .. }) => Reply::Lost(reason),
+            }
+        });
+        tokio::select! {
+            biased;
+            reply = &mut exchange => reply,
+            // What only the client ends goes on with the server.
+            failure = self.hub.unresponsive(), if !request.is_endless => match self.in_flight.contains(request) {
+                true => Reply::Silent(failure),
+                // It is just being answered.
+                false => exchange.await,
+            },
+        }
+    }
+
     /// Passes the messages of a response on.
-    async fn pass_on(&self, message: &Message, request: &PendingRequest, response: Response) -> Reply {
+    async fn pass_on(&self, message: &Message, request: &PendingRequest, response: Response, was_lost: bool) -> Reply {
         if request.cancelled.is_cancelled() {
             // The cancellation may have arrived before the request.
             let text =
@@ -125,13 +154,23 @@ impl Bridge {
             let mut messages = EventMessages::new(response);
             loop {
                 match messages.next().await {
+                    // The server stops; the client need not know.
+                    Ok(Some(text)) if is_answer(&text, &request.id) && request.is_endless && is_result(&text) => {
+                        tokio::time::sleep(STOPPING_DELAY).await;
+                        return Reply::Lost("the server ended the subscription".into());
+                    }
                     Ok(Some(text)) if is_answer(&text, &request.id) => {
-                        self.answer(message, request, &headers, text).await;
+                        self.answer(message, request, &headers, text, was_lost).await;
                         // The end of the stream, so that its connection can be used again.
                         let _ = tokio::time::timeout(STOPPING_DELAY, messages.next()).await;
                         return Reply::Passed;
                     }
-                    Ok(Some(text)) => self.output.send(text).await,
+                    Ok(Some(text)) => {
+                        let missed = if was_lost { missed_changes(&text) } else { Vec::new() };
+                        for message in [text].into_iter().chain(missed) {
+                            self.output.send(message).await;
+                        }
+                    }
                     Ok(None) => return Reply::Lost("the event stream ended without an answer".into()),
                     Err(reason) => return Reply::Lost(reason),
                 }
@@ -146,15 +185,25 @@ impl Bridge {
                 false => Reply::Refused(Refusal::read(status, "")),
             },
             Ok(text) => {
-                self.answer(message, request, &headers, text).await;
+                self.answer(message, request, &headers, text, was_lost).await;
                 Reply::Passed
             }
         }
     }
 
     /// Passes an answer on, and takes from it what later messages need.
-    async fn answer(&self, message: &Message, request: &PendingRequest, headers: &HeaderMap, text: String) {
+    async fn answer(
+        &self,
+        message: &Message,
+        request: &PendingRequest,
+        headers: &HeaderMap,
+        mut text: String,
+        was_lost: bool,
+    ) {
         match message.method() {
+            "tools/call" if was_lost && is_inconclusive(&text) => {
+                text = interrupted(&request.id, "its server stopped");
+            }
             "initialize" => self.session.opened(&message.text, headers, &text),
             "tools/list" => self.param_headers.learn(&text),
             _ => {}

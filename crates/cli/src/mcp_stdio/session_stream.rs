@@ -14,8 +14,12 @@ use super::{
 
 /// The delay before a stream that has ended is opened again, at first and at most.
 const REOPEN_DELAY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
-/// Says that the list of tools may have changed.
-const TOOLS_CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+/// Say that a list may have changed.
+const LISTS_CHANGED: [&str; 3] = [
+    r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#,
+];
 
 impl Bridge {
     /// Holds the stream of the session, and opens it again when it ends.
@@ -30,7 +34,9 @@ impl Bridge {
                 Ok(response) if is_event_stream(&response) => {
                     if !is_first {
                         // A change may have been missed.
-                        self.output.send(TOOLS_CHANGED).await;
+                        for notification in LISTS_CHANGED {
+                            self.output.send(notification).await;
+                        }
                     }
                     (delay, is_first) = (REOPEN_DELAY.0, false);
                     let mut messages = EventMessages::new(response);

@@ -16,6 +16,9 @@ use super::{
 };
 use crate::{failure::Failure, local_hub::LocalHub};
 
+/// How long running calls of others may take when the server stops: they wait for the process that takes over.
+const MAX_DRAIN: Duration = Duration::from_secs(2);
+
 /// A running server.
 pub(crate) struct BackgroundServer {
     stop: CancellationToken,
@@ -32,8 +35,8 @@ pub(crate) enum StartError {
 }
 
 impl BackgroundServer {
-    /// Starts the server of a config. Waits at most `connecting` for the first connections to MCP servers, so that the first list of
-    /// a client has their tools.
+    /// Starts the server of a config. Waits at most `connecting` for the first connections to MCP servers before it answers: no client
+    /// gets a list without their tools, or is told that there is no such tool.
     ///
     /// # Errors
     /// When the store, the address or a tool cannot be used.
@@ -49,7 +52,7 @@ impl BackgroundServer {
             "store_in_use" => StartError::Taken(failure),
             _ => StartError::Failed(failure),
         })?);
-        let bound = match daemon.clone().server().bind().await {
+        let bound = match daemon.clone().replaceable_server(MAX_DRAIN).bind().await {
             Ok(bound) => bound,
             Err(error) => {
                 daemon.agents.stop().await;
@@ -61,10 +64,10 @@ impl BackgroundServer {
         let reloads = tasks::spawn("reload on SIGHUP", CancellationToken::new(), move |_| {
             first.take().unwrap_or_else(|| signals::reload_on_hangup(reloading.clone()).boxed())
         });
+        let _ = tokio::time::timeout(connecting, wait_for_first_connections(&daemon.hub)).await;
         let stop = CancellationToken::new();
         // Not supervised: the caller sees when it has ended, and starts another one.
         let serving = tokio::spawn(bound.serve(stop.clone().cancelled_owned()));
-        let _ = tokio::time::timeout(connecting, wait_for_first_connections(&daemon.hub)).await;
         Ok(Self { stop, serving, reloads })
     }
 
@@ -73,7 +76,7 @@ impl BackgroundServer {
         !self.serving.is_finished()
     }
 
-    /// Stops the server: running calls may finish within the drain timeout.
+    /// Stops the server: running calls may finish within [`MAX_DRAIN`].
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         if let Ok(Err(error)) = self.serving.await {

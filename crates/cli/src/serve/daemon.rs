@@ -144,7 +144,19 @@ impl Daemon {
 
     /// A server for this hub.
     pub(crate) fn server(self: Arc<Self>) -> Server {
+        let settings = server_settings(&self.loaded().config);
+        self.server_with(settings)
+    }
+
+    /// A server that another process replaces as soon as it stops: running calls get at most `max_drain`, and are interrupted then.
+    pub(crate) fn replaceable_server(self: Arc<Self>, max_drain: Duration) -> Server {
         let mut settings = server_settings(&self.loaded().config);
+        settings.drain_timeout = settings.drain_timeout.min(max_drain);
+        settings.close_before_cancel = true;
+        self.server_with(settings)
+    }
+
+    fn server_with(self: Arc<Self>, mut settings: Settings) -> Server {
         settings.limits.connections = open_files::limit_connections(settings.limits.connections);
         let server = Server::with_host_control(self.hub.clone(), self.backend(), settings, self.clone());
         let server = server.agents(self.agents.clone());

@@ -50,19 +50,22 @@ async fn calls_accepted_before_the_stop_all_end_and_are_answered() {
 
 #[tokio::test]
 async fn a_stop_has_an_end_even_if_a_call_has_none() {
-    let mut settings = settings();
-    settings.drain_timeout = Duration::from_millis(300);
-    let mut server = start_server(settings).await;
-    let mut tcp = server.connect().await;
-    let call = format!("{CALL_SLOW}\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}");
-    tcp.write_all(call.as_bytes()).await.unwrap();
-    while server.hub.hub.running_calls() < 1 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    for is_closed_first in [false, true] {
+        let mut settings = settings();
+        (settings.drain_timeout, settings.close_before_cancel) = (Duration::from_millis(300), is_closed_first);
+        let mut server = start_server(settings).await;
+        let mut tcp = server.connect().await;
+        let call = format!("{CALL_SLOW}\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}");
+        tcp.write_all(call.as_bytes()).await.unwrap();
+        while server.hub.hub.running_calls() < 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        server.stop();
+        let response = read_to_end(&mut tcp).await;
+        assert_eq!(response.contains("cancelled"), !is_closed_first, "{response}");
+        assert_eq!(response.is_empty(), is_closed_first, "{response}");
+        server.wait_stopped().await;
     }
-    server.stop();
-    let response = read_to_end(&mut tcp).await;
-    assert!(response.contains("cancelled"), "{response}");
-    server.wait_stopped().await;
 }
 
 #[tokio::test]

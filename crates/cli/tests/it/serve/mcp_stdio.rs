@@ -125,10 +125,22 @@ fn a_line_that_is_no_message_is_answered_and_the_next_one_is_read() {
     let config = fs::read_to_string(folder.path().join("toolhub.toml")).expect("it is there");
     folder.write("toolhub.toml", &config.replace("[server]\n", "[server]\nbody_limit = \"1KiB\"\n"));
     let mut client = StdioClient::legacy(folder.path(), &[], &QUIET);
-    for (line, code) in [("{", -32700), ("[]", -32600), ("\"text\"", -32600), (&"x".repeat(5_000), -32600)] {
+    let null_id = r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#;
+    for (line, code) in
+        [("{", -32700), ("[]", -32600), ("\"text\"", -32600), (null_id, -32600), (&"x".repeat(5_000), -32600)]
+    {
         client.send_line(line);
         let answer = client.receive();
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&Value::Null, &json!(code)), "{line}: {answer}");
+    }
+    // One that is too long is answered with its id, wherever that is.
+    for (start, end) in [("\"id\":\"a\",", ""), ("", ",\"id\":\"a\"")] {
+        let text = "x".repeat(5_000);
+        client.send_line(&format!(
+            r#"{{"jsonrpc":"2.0",{start}"method":"tools/call","params":{{"name":"calculator","arguments":{{"expression":"{text}"}}}}{end}}}"#
+        ));
+        let answer = client.receive();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(-32600)), "{answer}");
     }
     client.send_line("");
     // What the server refuses has the id of its request.
@@ -144,11 +156,16 @@ fn a_line_that_is_no_message_is_answered_and_the_next_one_is_read() {
 fn a_killed_process_is_replaced_and_the_others_keep_session_and_thread_and_call_nothing_twice() {
     let port = free_port();
     let folder = folder(port, "");
+    // A server that needs a moment to start: calls wait for it.
+    let config = fs::read_to_string(folder.path().join("toolhub.toml")).expect("it is there");
+    let slow = format!("command = \"sh\"\nargs = [\"-c\", \"sleep 0.3; exec python3 {SERVER}\"]");
+    folder.write("toolhub.toml", &config.replace(&format!("command = \"python3\"\nargs = [{SERVER:?}]"), &slow));
     let first = StdioClient::legacy(folder.path(), &[], &QUIET);
     let mut others: Vec<StdioClient> = (0..2).map(|_| StdioClient::legacy(folder.path(), &[], &QUIET)).collect();
     others.push(StdioClient::modern(folder.path(), &["--thread", "shared"], &QUIET));
     for client in &mut others {
-        client.request("tools/list", json!({}));
+        let list = client.request("tools/list", json!({}));
+        assert!(names(&list).contains(&"t__append"), "{list}");
         assert_eq!(client.text("counter", &json!({})), "1");
     }
     let callers: Vec<_> = others
@@ -159,16 +176,19 @@ fn a_killed_process_is_replaced_and_the_others_keep_session_and_thread_and_call_
                 let (mut answered, mut interrupted) = (Vec::new(), Vec::new());
                 for number in 0..60 {
                     let number = format!("{caller}-{number}");
-                    let answer = client.call("t__append", &json!({"number": number}));
-                    match answer["error"]["data"]["code"].as_str() {
-                        None if answer["result"]["isError"] == false => answered.push(number),
-                        // Its MCP server was not connected yet.
-                        None => {}
-                        Some(code) => {
-                            assert_eq!(code, "interrupted", "{answer}");
-                            interrupted.push(answer["error"]["message"].clone());
-                        }
+                    let mut params = json!({"name": "t__append", "arguments": {"number": number}});
+                    if caller == 1 {
+                        params["_meta"]["dev.toolhub/idempotencyKey"] = number.clone().into();
                     }
+                    let answer = client.request("tools/call", params);
+                    if answer["result"]["isError"] == false {
+                        answered.push(number);
+                        continue;
+                    }
+                    // The record of a call with a key says it, too.
+                    let codes = [&answer["error"]["data"]["code"], &answer["result"]["_meta"]["dev.toolhub/code"]];
+                    assert!(codes.contains(&&json!("interrupted")), "{answer}");
+                    interrupted.push(answer);
                 }
                 (client, answered, interrupted)
             })
@@ -221,7 +241,84 @@ fn a_session_that_a_new_server_does_not_know_is_opened_again() {
     assert!(names(&third.request("tools/list", json!({}))).contains(&"counter"));
     assert_eq!(second.text("counter", &json!({})), "1", "the store was in memory");
     assert_eq!(third.text("counter", &json!({})), "1");
-    second.wait_for("notifications/tools/list_changed");
+    for list in ["tools", "prompts", "resources"] {
+        second.wait_for(&format!("notifications/{list}/list_changed"));
+    }
+}
+
+#[test]
+fn a_process_that_leaves_does_not_wait_for_calls_of_others() {
+    let port = free_port();
+    let folder = folder(port, "timeout = \"10m\"\n");
+    let config = fs::read_to_string(folder.path().join("toolhub.toml")).expect("it is there");
+    folder.write("toolhub.toml", &config.replace("[server]\n", "[server]\ndrain_timeout = \"10m\"\n"));
+    let first = StdioClient::legacy(folder.path(), &[], &QUIET);
+    let mut caller = StdioClient::legacy(folder.path(), &[], &QUIET);
+    let mut other = StdioClient::modern(folder.path(), &[], &QUIET);
+    let id = caller.begin("tools/call", json!({"name": "t__hang", "arguments": {}}));
+    while !run_toolhub(folder.path(), &["mcp", "logs", "t"], &QUIET).out.contains("hanging") {}
+    first.signal("TERM");
+    let answer = caller.answer(id);
+    assert_eq!(answer["error"]["data"]["code"], "interrupted", "{answer}");
+    let (code, _, err) = first.finish();
+    assert_eq!(code, Some(0), "{err}");
+    let list = other.request("tools/list", json!({}));
+    assert!(names(&list).contains(&"t__hang"), "{list}");
+    assert_eq!(caller.text("calculator", &json!({"expression": "1+1"})), "2");
+}
+
+#[test]
+fn a_subscription_goes_on_with_the_next_server_and_hears_of_what_it_may_have_missed() {
+    for signal in ["KILL", "TERM"] {
+        let folder = folder(free_port(), "");
+        let first = StdioClient::legacy(folder.path(), &[], &QUIET);
+        let mut client = StdioClient::modern(folder.path(), &[], &QUIET);
+        let wanted = json!({"notifications": {"toolsListChanged": true, "promptsListChanged": true}});
+        client.begin("subscriptions/listen", wanted);
+        let meta = client.wait_for("notifications/subscriptions/acknowledged")["params"]["_meta"].clone();
+        assert!(!meta["io.modelcontextprotocol/subscriptionId"].is_null(), "{meta}");
+        first.signal(signal);
+        for list in ["tools", "prompts"] {
+            let changed = client.wait_for(&format!("notifications/{list}/list_changed"));
+            let id = &changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
+            assert_eq!(*id, meta["io.modelcontextprotocol/subscriptionId"], "{changed}");
+        }
+        let (code, rest, err) = client.finish();
+        assert!(code == Some(0) && !rest.iter().any(|line| line.contains("\"id\"")), "{rest:?} {err}");
+    }
+}
+
+#[test]
+fn a_server_that_is_stopped_is_named_and_used_again_when_it_goes_on() {
+    let port = free_port();
+    let folder = folder(port, "");
+    let first = StdioClient::legacy(folder.path(), &[], &QUIET);
+    let mut second = StdioClient::legacy(folder.path(), &[], &QUIET);
+    assert_eq!(second.text("calculator", &json!({"expression": "1+1"})), "2");
+    first.signal("STOP");
+    let address = format!("127.0.0.1:{port}");
+    let call = second.begin("tools/call", json!({"name": "calculator", "arguments": {"expression": "1+1"}}));
+    let list = second.request("tools/list", json!({}));
+    assert_eq!(list["error"]["data"]["code"], "unreachable", "{list}");
+    assert!(list["error"]["message"].to_string().contains(&address), "{list}");
+    assert_eq!(second.answer(call)["error"]["data"]["code"], "interrupted", "it may be carried out later");
+    let new = run_toolhub(folder.path(), &["mcp", "serve", "--stdio"], &QUIET);
+    let process = format!("process {}", first.process());
+    assert!(new.code == 4 && new.err.contains(&address) && new.err.contains(&process), "{new:?}");
+    first.signal("CONT");
+    while second.request("tools/list", json!({}))["result"].is_null() {}
+    assert_eq!(second.text("calculator", &json!({"expression": "1+1"})), "2");
+}
+
+#[test]
+fn quick_requests_do_not_wait_behind_calls() {
+    let folder = folder(free_port(), "timeout = \"10m\"\n");
+    let mut client = StdioClient::legacy(folder.path(), &[], &QUIET);
+    for _ in 0..300 {
+        client.begin("tools/call", json!({"name": "t__hang", "arguments": {}}));
+    }
+    assert!(client.request("ping", json!({}))["result"].is_object());
+    assert!(names(&client.request("tools/list", json!({}))).contains(&"t__hang"));
 }
 
 #[test]
@@ -263,6 +360,10 @@ fn a_hub_with_keys_needs_the_token_of_the_client() {
     assert!(none.code == 3 && none.out.is_empty() && none.err.contains("TOOLHUB_TOKEN"), "{none:?}");
     let wrong = run_toolhub(folder.path(), &["mcp", "serve", "--stdio"], &[QUIET[0], ("TOOLHUB_TOKEN", "thk_no")]);
     assert!(wrong.code == 3 && wrong.out.is_empty(), "{wrong:?}");
+    let empty = run_toolhub(folder.path(), &["mcp", "serve", "--stdio"], &[QUIET[0], ("TOOLHUB_TOKEN", "")]);
+    assert!(empty.code == 3 && empty.err.contains("TOOLHUB_TOKEN"), "{empty:?}");
+    let lines = run_toolhub(folder.path(), &["mcp", "serve", "--stdio"], &[QUIET[0], ("TOOLHUB_TOKEN", "a\nb")]);
+    assert!(lines.code == 2 && lines.err.contains("TOOLHUB_TOKEN") && lines.out.is_empty(), "{lines:?}");
     let variables = [QUIET[0], ("TOOLHUB_TOKEN", created["key"].as_str().expect("a key"))];
     let mut first = StdioClient::legacy(folder.path(), &[], &variables);
     let mut second = StdioClient::modern(folder.path(), &[], &variables);

@@ -166,6 +166,11 @@ impl StdioClient {
         false
     }
 
+    /// Its process id.
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.expect("kill can be run").success());
