@@ -14,6 +14,7 @@ use std::{
 
 use serde_json::json;
 use tokio::{sync::Mutex, time::Instant};
+use toolhub_net::Method;
 
 use super::responsiveness::{MAX_UNANSWERED, Responsiveness, silent_failure};
 use crate::{
@@ -139,6 +140,13 @@ impl HubLink {
         }
         let mut own = self.own.lock().await;
         self.establish(&mut own, FIRST_CONNECT_TIMEOUT).await
+    }
+
+    /// Whether the server answers and does not stop.
+    pub(super) async fn is_staying(&self) -> bool {
+        let look = self.remote.send(Request::at_root(Method::GET, ["readyz"]));
+        let answered = tokio::time::timeout(LIVENESS_TIMEOUT, look).await;
+        matches!(answered, Ok(Ok(response)) if response.status == 200)
     }
 
     /// Why the server cannot be used now, although it accepts connections.

@@ -154,12 +154,12 @@ impl Bridge {
             let mut messages = EventMessages::new(response);
             loop {
                 match messages.next().await {
-                    // The server stops; the client need not know.
-                    Ok(Some(text)) if is_answer(&text, &request.id) && request.is_endless && is_result(&text) => {
-                        tokio::time::sleep(STOPPING_DELAY).await;
-                        return Reply::Lost("the server ended the subscription".into());
-                    }
                     Ok(Some(text)) if is_answer(&text, &request.id) => {
+                        if request.is_endless && is_result(&text) && !self.hub.is_staying().await {
+                            // The client need not know that its server stops.
+                            tokio::time::sleep(STOPPING_DELAY).await;
+                            return Reply::Lost("the server ended the subscription".into());
+                        }
                         self.answer(message, request, &headers, text, was_lost).await;
                         // The end of the stream, so that its connection can be used again.
                         let _ = tokio::time::timeout(STOPPING_DELAY, messages.next()).await;
