@@ -8,7 +8,7 @@ use toolhub::sqlite::OpenError;
 
 use crate::{config::OpenStoreError, failure::Failure, local_hub::LocalHub};
 
-/// After so many looks without an answer the server counts as unresponsive.
+/// Number of looks without an answer after which the server counts as unresponsive.
 pub(super) const MAX_UNANSWERED: u32 = 3;
 
 /// Whether the server answers.

@@ -36,7 +36,7 @@ pub(crate) enum StartError {
 
 impl BackgroundServer {
     /// Starts the server of a config. Waits at most `connecting` for the first connections to MCP servers before it answers: no client
-    /// gets a list without their tools, or is told that there is no such tool.
+    /// gets a list without their tools, or an error for a call of one.
     ///
     /// # Errors
     /// When the store, the address or a tool cannot be used.
