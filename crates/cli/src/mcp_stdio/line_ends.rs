@@ -95,27 +95,27 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &str, expected: Value) {
+    fn check(line: &str, expected: &Value) {
         for size in [1, 700, 10_000] {
             let mut ends = LineEnds::default();
             line.as_bytes().chunks(size).for_each(|part| ends.push(part));
-            assert_eq!(ends.request_id(), expected, "{} … in parts of {size}", &line[..60]);
+            assert_eq!(ends.request_id(), *expected, "{} … in parts of {size}", &line[..60]);
         }
     }
 
     #[test]
     fn the_id_of_a_request_is_found_at_its_start_or_end() {
         let long = format!(r#"{{"text":"{} \",\"id\":9}}","id":8}}"#, "\u{fc}x".repeat(3_000));
-        check(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":{long}}}"#), json!(7));
-        check(&format!(r#"{{"method":"m","params":{long},"jsonrpc":"2.0","id":"a"}}"#), json!("a"));
-        check(&format!(r#"{{"params":{long},"id":7,"method":"m"}}"#), json!(7));
-        check(&format!(r#"{{"id":7,"params":{long},"method":"m"}} "#), json!(7));
+        check(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":{long}}}"#), &json!(7));
+        check(&format!(r#"{{"method":"m","params":{long},"jsonrpc":"2.0","id":"a"}}"#), &json!("a"));
+        check(&format!(r#"{{"params":{long},"id":7,"method":"m"}}"#), &json!(7));
+        check(&format!(r#"{{"id":7,"params":{long},"method":"m"}} "#), &json!(7));
         // Notifications, answers, batches and text have none.
-        check(&format!(r#"{{"method":"m","params":{long}}}"#), Value::Null);
-        check(&format!(r#"{{"jsonrpc":"2.0","id":7,"result":{long}}}"#), Value::Null);
-        check(&format!(r#"[{{"method":"m","params":{long},"id":7}}]"#), Value::Null);
-        check(&"x".repeat(5_000), Value::Null);
+        check(&format!(r#"{{"method":"m","params":{long}}}"#), &Value::Null);
+        check(&format!(r#"{{"jsonrpc":"2.0","id":7,"result":{long}}}"#), &Value::Null);
+        check(&format!(r#"[{{"method":"m","params":{long},"id":7}}]"#), &Value::Null);
+        check(&"x".repeat(5_000), &Value::Null);
         // A number that is cut is another number.
-        check(&format!(r#"{{"method":"m","{}":1,"id":{}}}"#, "k".repeat(900), "7".repeat(2_000)), Value::Null);
+        check(&format!(r#"{{"method":"m","{}":1,"id":{}}}"#, "k".repeat(900), "7".repeat(2_000)), &Value::Null);
     }
 }

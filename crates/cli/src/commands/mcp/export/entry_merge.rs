@@ -50,9 +50,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(existing: Value, exported: Value, expected: Value) {
-        assert_eq!(merge(Some(&existing), &exported), expected, "{existing}");
-        assert_eq!(merge(Some(&expected), &exported), expected, "a second time changes nothing");
+    fn check(existing: &Value, exported: &Value, expected: &Value) {
+        assert_eq!(merge(Some(existing), exported), *expected, "{existing}");
+        assert_eq!(merge(Some(expected), exported), *expected, "a second time changes nothing");
     }
 
     #[test]
@@ -60,34 +60,34 @@ mod tests {
         assert_eq!(merge(None, &json!({"url": "u"})), json!({"url": "u"}));
         let program = json!({"command": "/new/toolhub", "args": ["--stdio"]});
         check(
-            json!({"command": "toolhub", "args": ["--stdio", "--config", "old"], "env": {"A": "1"}, "enabled": false}),
-            program.clone(),
-            json!({"command": "/new/toolhub", "args": ["--stdio"], "env": {"A": "1"}, "enabled": false}),
+            &json!({"command": "toolhub", "args": ["--stdio", "--config", "old"], "env": {"A": "1"}, "enabled": false}),
+            &program,
+            &json!({"command": "/new/toolhub", "args": ["--stdio"], "env": {"A": "1"}, "enabled": false}),
         );
         check(
-            json!({"command": "/bin/sh", "args": ["--stdio", "old"]}),
-            program.clone(),
-            json!({"command": "/bin/sh", "args": ["--stdio"]}),
+            &json!({"command": "/bin/sh", "args": ["--stdio", "old"]}),
+            &program,
+            &json!({"command": "/bin/sh", "args": ["--stdio"]}),
         );
         // Programs that are gone, or are something else.
         for existing in [json!({"command": "/gone", "args": ["--stdio"]}), json!({"command": "/bin/sh", "args": ["x"]})]
         {
-            check(existing, program.clone(), program.clone());
+            check(&existing, &program, &program);
         }
         check(
-            json!({"type": "http", "url": "u", "headers": {"Authorization": "x"}, "timeout": 5}),
-            program.clone(),
-            json!({"command": "/new/toolhub", "args": ["--stdio"], "timeout": 5}),
+            &json!({"type": "http", "url": "u", "headers": {"Authorization": "x"}, "timeout": 5}),
+            &program,
+            &json!({"command": "/new/toolhub", "args": ["--stdio"], "timeout": 5}),
         );
         check(
-            json!({"command": "toolhub", "args": [], "env": {"TOOLHUB_TOKEN": "x"}, "timeout": 5}),
-            json!({"httpUrl": "u"}),
-            json!({"httpUrl": "u", "timeout": 5}),
+            &json!({"command": "toolhub", "args": [], "env": {"TOOLHUB_TOKEN": "x"}, "timeout": 5}),
+            &json!({"httpUrl": "u"}),
+            &json!({"httpUrl": "u", "timeout": 5}),
         );
         check(
-            json!({"url": "old", "headers": {"X": "1", "Authorization": "old"}}),
-            json!({"url": "u", "headers": {"Authorization": "new"}}),
-            json!({"url": "u", "headers": {"X": "1", "Authorization": "new"}}),
+            &json!({"url": "old", "headers": {"X": "1", "Authorization": "old"}}),
+            &json!({"url": "u", "headers": {"Authorization": "new"}}),
+            &json!({"url": "u", "headers": {"X": "1", "Authorization": "new"}}),
         );
     }
 }

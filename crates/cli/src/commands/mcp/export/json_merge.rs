@@ -278,7 +278,7 @@ mod tests {
     fn elements_of_a_list_are_added_once() {
         let input = json!([{"id": "t"}]);
         let check = |before: &str, path: &[&str], expected: &str| {
-            check_change(before, path, MemberChange::Add(&input), expected)
+            check_change(before, path, MemberChange::Add(&input), expected);
         };
         check("{\"inputs\": []}", &["inputs"], "{\"inputs\": [\n  {\n    \"id\": \"t\"\n  }\n]}");
         check(
