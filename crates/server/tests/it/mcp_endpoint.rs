@@ -299,7 +299,7 @@ async fn a_slow_call_streams_its_progress_and_can_be_resumed_and_cancelled() {
     while let Some(chunk) = stream.next_chunk().await {
         assert!(events(&chunk).is_empty(), "{chunk}");
     }
-    // A client that resumes it is told that nothing follows.
+    // Resuming it is answered with 204: no event follows.
     let last = received.lines().rev().find_map(|line| line.strip_prefix("id: ")).unwrap();
     assert_eq!(legacy.send("GET", None, &[("last-event-id", last)]).await.status, 204);
     let freed = async || legacy.post(&legacy.message("ping", json!({}))).await.status == 200;

@@ -15,7 +15,7 @@ use toolhub_server::Server;
 
 use crate::{support_api::settings, support_mcp::McpClient};
 
-/// A store that panics instead of reading, once it is told to.
+/// A store whose reads panic while a flag is set.
 #[derive(Default)]
 struct PanickingStore {
     memory: Memory,
