@@ -112,11 +112,15 @@ impl StdioClient {
         id
     }
 
-    /// The answer to a request. Other messages are kept.
+    /// The answer to a request, which may have arrived before. Other messages are kept.
     pub(super) fn answer(&mut self, id: u64) -> Value {
+        let is_answer = |message: &Value| message["id"] == id && message.get("method").is_none();
+        if let Some(index) = self.other.iter().position(is_answer) {
+            return self.other.remove(index);
+        }
         loop {
             let message = self.receive();
-            if message["id"] == id && message.get("method").is_none() {
+            if is_answer(&message) {
                 return message;
             }
             self.other.push(message);
