@@ -52,7 +52,8 @@ fn request(connection: &mut HttpConnection, session: &str, method: &str, params:
 #[test]
 fn more_sessions_than_there_may_be_are_refused_and_each_takes_little_memory() {
     let (most, attempts) = soak((50, 200), (10_000, 50_000));
-    let config = format!("[mcp_endpoint]\nmax_sessions = {most}\nmax_sessions_per_caller = 1000000\n");
+    let config =
+        format!("[mcp_endpoint]\nmax_sessions = {most}\nmax_sessions_per_caller = 1000000\nsession_idle = \"1h\"\n");
     let (_folder, server) = start(&config);
     // What the first requests need is not the memory of a session.
     let first = initialize(&mut HttpConnection::connect(server.port)).header("mcp-session-id").expect("one").to_owned();
