@@ -159,11 +159,12 @@ async fn no_caller_gets_an_answer_a_list_or_an_event_of_another() {
         }
     }
     let (set_up, begun, fixture) = (begun.elapsed(), Instant::now(), Arc::new(fixture));
-    let mut running = JoinSet::new();
+    let (mut running, listing) = (JoinSet::new(), Arc::new(Semaphore::new(100)));
     for (guest, stream) in guests {
-        let fixture = fixture.clone();
+        let (fixture, listing) = (fixture.clone(), listing.clone());
         running.spawn(async move {
             check_call(&fixture, &guest).await;
+            let _place = listing.acquire().await.unwrap();
             check_list(&guest.client, &guest.tenant).await;
             (guest, stream)
         });
