@@ -25,8 +25,8 @@ use toolhub_core::{
 
 use client_call::ClientCall;
 pub(super) use tasks::InteractiveTasks;
-pub(super) use thread::{THREAD_ARGUMENT, THREAD_META, named_thread};
-use thread::{parse_thread, takes_thread_argument};
+use thread::take_thread_argument;
+pub(super) use thread::{THREAD_ARGUMENT, THREAD_META, named_thread, takes_thread_argument};
 
 use super::{
     approvals::{self, ApprovalForms, Decision, FORM_KEY},
@@ -82,9 +82,9 @@ impl Calls {
         let mut arguments = params.arguments.take().unwrap_or_default();
         let mut thread = named_thread(&request, &context.meta)?;
         if thread.is_none() && takes_thread_argument(&tool) {
-            thread = match arguments.remove(THREAD_ARGUMENT) {
-                None | Some(Value::Null) => None,
-                Some(value) => Some(parse_thread(&value, THREAD_ARGUMENT)?),
+            thread = match take_thread_argument(&mut arguments) {
+                Ok(thread) => thread,
+                Err(problem) => return Ok(CallToolResponse::Complete(result::refused(problem))),
             };
         }
         let accepted = accepted_kinds(context.client_capabilities().as_ref());

@@ -84,7 +84,9 @@ impl McpEndpoint {
     pub(crate) async fn serve(&self, parts: Parts, body: Bytes, request: McpRequest) -> Response {
         let served = match parts.method {
             Method::POST => self.post(parts, body, request).await,
-            _ => self.session_request(&parts, request).await,
+            Method::GET | Method::DELETE => self.session_request(&parts, request).await,
+            // A HEAD request is routed like a GET.
+            _ => Err(Problem::new(Code::METHOD_NOT_ALLOWED, "use POST, GET or DELETE").into()),
         };
         served.unwrap_or_else(IntoResponse::into_response)
     }
@@ -106,6 +108,8 @@ impl McpEndpoint {
         }
         // `rmcp` refuses clients that do not list both types; an answer is of one of them.
         parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        // It compares the type as a text; the body was parsed.
+        parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         parts.extensions.insert(Arc::new(request));
         let mut response = self.modern.handle(Request::from_parts(parts, Full::new(body))).await.map(Body::new);
         if listens {
@@ -161,8 +165,11 @@ fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Rejection> 
     if let Some(header) = header.as_deref().filter(|header| !is_known(header)) {
         return Err(Refusal::unknown_version(header).to(envelope.id.clone()).into());
     }
-    let version = header.map(String::from).or_else(|| envelope.version());
-    Ok(version.is_none_or(|version| !is_modern(&version)))
+    let (header, body) = (header.as_deref(), envelope.version());
+    if header.is_some_and(|header| !is_modern(header)) && body.as_deref().is_some_and(is_modern) {
+        return Err(Refusal::header_mismatch("MCP-Protocol-Version").to(envelope.id.clone()).into());
+    }
+    Ok(header.or(body.as_deref()).is_none_or(|version| !is_modern(version)))
 }
 
 fn is_modern(version: &str) -> bool {

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use rmcp::model::{ErrorCode, ProtocolVersion};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use toolhub_core::json::{self, JsonLimits};
 
@@ -25,14 +25,22 @@ const INVALID_REQUEST: i32 = -32600;
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<Cow<'a, str>>,
-    /// Absent in a notification.
-    #[serde(default)]
+    /// Absent in a notification; never null.
+    #[serde(default, deserialize_with = "present")]
     pub(super) id: Option<MessageId>,
     /// Absent in a response.
     #[serde(borrow, default)]
     pub(super) method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<MessageId>, D::Error> {
+    MessageId::deserialize(deserializer).map(Some)
 }
 
 /// The id of a request or of its answer.
@@ -64,6 +72,10 @@ impl<'a> Envelope<'a> {
             true => Refusal::not_a_message(),
             false => Refusal::bad(PARSE_ERROR, format!("the body is not JSON: {error}")),
         })?;
+        let is_mixed = envelope.method.is_some() && (envelope.result.is_some() || envelope.error.is_some());
+        if is_mixed || envelope.params.is_some_and(|params| !params.get().starts_with('{')) {
+            return Err(Refusal::not_a_message().to(envelope.id));
+        }
         match envelope.jsonrpc.as_deref() {
             Some("2.0") => Ok(envelope),
             _ => Err(Refusal::bad(INVALID_REQUEST, "`jsonrpc` must be \"2.0\"").to(envelope.id)),
@@ -105,7 +117,7 @@ impl Refusal {
     pub(super) fn not_a_message() -> Self {
         Self::bad(
             INVALID_REQUEST,
-            "the body is not a JSON-RPC message: `method` must be a string and `id` a string or an integer",
+            "the body is not a JSON-RPC message: `method` must be a string, `id` a string or an integer, `params` an object",
         )
     }
 
@@ -134,6 +146,11 @@ impl Refusal {
 
     pub(super) fn id_in_use() -> Self {
         Self::bad(INVALID_REQUEST, "a request with this id is still in flight in this session")
+    }
+
+    /// A header says something else than the message.
+    pub(super) fn header_mismatch(header: &str) -> Self {
+        Self::bad(ErrorCode::HEADER_MISMATCH.0, format!("the header `{header}` does not match the message"))
     }
 
     /// The version is not one of those that are known.
@@ -193,6 +210,9 @@ mod tests {
         check(r#"{"jsonrpc":"2.0""#, Err("not JSON"));
         check(r#"{"jsonrpc":"2.0","method":1}"#, Err("not a JSON-RPC message"));
         check(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Err("not a JSON-RPC message"));
+        check(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Err("not a JSON-RPC message"));
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#, Err("not a JSON-RPC message"));
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, Err("not a JSON-RPC message"));
         check(r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, Err("`jsonrpc` must be"));
         check(r#"{"id":1,"method":"ping"}"#, Err("`jsonrpc` must be"));
         check(&format!("{}1{}", "[".repeat(20), "]".repeat(20)).replacen('[', "{\"a\":[", 1), Err("deep"));

@@ -14,7 +14,7 @@ use toolhub_core::{
 };
 
 use super::{
-    call::{THREAD_ARGUMENT, THREAD_META},
+    call::{THREAD_ARGUMENT, THREAD_META, takes_thread_argument},
     request::McpRequest,
 };
 
@@ -36,7 +36,12 @@ pub(super) fn of(
         None => success(outcome, tool),
     };
     if let Some(thread) = outcome.thread.as_ref().filter(|_| is_minted) {
-        let text = format!("Thread: {thread}. Pass it as `{THREAD_ARGUMENT}` in the next calls of this conversation.");
+        let place = match tool.is_some_and(takes_thread_argument) {
+            true => format!("Pass it as `{THREAD_ARGUMENT}`"),
+            // A parameter of the tool has the name of the argument.
+            false => format!("Send it as `_meta[\"{THREAD_META}\"]`"),
+        };
+        let text = format!("Thread: {thread}. {place} in the next calls of this conversation.");
         result.content.push(ContentBlock::text(text));
         meta(&mut result).insert(THREAD_META.into(), thread.as_str().into());
     }
@@ -51,6 +56,11 @@ pub(super) fn is_fault(kind: ErrorKind) -> bool {
 /// The JSON-RPC error for a fault of this server. The text for operators stays in the log and the journal.
 pub(super) fn fault(error: &CallError) -> ErrorData {
     ErrorData::internal_error(error.model.clone(), Some(json!({"code": error.kind.name()})))
+}
+
+/// A call that was not made, for a reason that its model can repair.
+pub(super) fn refused(reason: String) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(reason)])
 }
 
 /// A call that did not succeed.
@@ -105,7 +115,7 @@ fn success(outcome: &Outcome, tool: Option<&Tool>) -> CallToolResult {
     }
     let mut result = CallToolResult::success(content);
     // Clients of the legacy era accept objects only.
-    if outcome.output.is_object() && !has_artifact && tool.is_some_and(|tool| tool.fits(&outcome.output)) {
+    if outcome.output.is_object() && tool.is_some_and(|tool| tool.fits(&outcome.output)) {
         result.structured_content = Some(outcome.output.clone());
     }
     result

@@ -11,7 +11,7 @@ use std::{
 use rmcp::{ErrorData, model::Tool};
 use serde_json::{Value, json};
 use toolhub_core::{
-    OfferOptions, SharedOffer, ToolFilter, ToolHub, ToolName, Tools,
+    Kind, OfferOptions, SharedOffer, ToolFilter, ToolHub, ToolName, Tools,
     export::{self, Format},
     ids::{Caller, ThreadId},
     suggest,
@@ -168,7 +168,13 @@ impl VisibleTools<'_> {
 
 /// A tool as MCP describes it.
 fn convert(registered: Arc<toolhub_core::Tool>) -> Option<ConvertedTool> {
-    let exported = export::export(Format::Mcp, [&registered.definition]).pop()?;
+    let mut exported = export::export(Format::Mcp, [&registered.definition]).pop()?;
+    // Clients refuse every answer without structured content that fits it. The outputs of other people's services pass as they are.
+    if (registered.definition.origin.is_some() || registered.definition.kind == Kind::Rest)
+        && let Some(entry) = exported.as_object_mut()
+    {
+        entry.remove("outputSchema");
+    }
     let with_thread = registered.needs_thread().then(|| with_thread_argument(exported.clone())).flatten();
     let with_thread = with_thread.and_then(|tool| serde_json::from_value(tool).ok());
     Some(ConvertedTool { tool: serde_json::from_value(exported).ok()?, with_thread, registered })

@@ -51,11 +51,15 @@ impl UpdateNotifier {
 
     async fn progress(&mut self, progress: Progress) {
         let Some(token) = self.token.clone().filter(|_| self.take_credit()) else { return };
+        let (done, total) = match (progress.done, progress.fraction) {
+            (None, Some(fraction)) => (Some(fraction), Some(1.0)),
+            (done, _) => (done, progress.total),
+        };
         // The protocol requires a number that grows; a tool may report none.
-        let done = progress.done.filter(|done| done.is_finite() && *done > self.done);
+        let done = done.filter(|done| done.is_finite() && *done > self.done);
         self.done = done.unwrap_or(self.done + 1.0);
         let mut notification = ProgressNotificationParam::new(token, self.done);
-        notification.total = progress.total;
+        notification.total = total.filter(|_| done.is_some());
         notification.message = (!progress.message.is_empty()).then_some(progress.message);
         let _ = self.client.notify_progress(notification).await;
     }

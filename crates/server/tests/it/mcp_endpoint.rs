@@ -67,8 +67,23 @@ async fn structured_output_comes_with_the_same_as_text() {
         .output_schema(schema.clone())
         .read_only()
     };
-    fixture.hub.register_all([tool("good", json!({"n": 1})), tool("odd", json!({"n": "one"}))]).unwrap();
+    let long = json!({"n": 1, "text": "x".repeat(30_000)});
+    let tools = [
+        tool("good", json!({"n": 1})),
+        tool("odd", json!({"n": "one"})),
+        tool("long", long.clone()),
+        tool("other__good", json!({"n": 1})).origin("other", "good"),
+    ];
+    fixture.hub.register_all(tools).unwrap();
     for client in both(&fixture).await {
+        let list = client.result("tools/list", json!({})).await;
+        let tools = list["tools"].as_array().unwrap().iter().filter(|tool| tool["outputSchema"].is_object());
+        let promised: Vec<&Value> = tools.map(|tool| &tool["name"]).collect();
+        assert_eq!(promised, ["good", "long", "odd"], "answers of other servers are not held to a schema");
+        let result = client.call("other__good", json!({})).await;
+        assert_eq!(result["structuredContent"], json!({"n": 1}));
+        let result = client.call("long", json!({})).await;
+        assert_eq!(result["structuredContent"], long, "whole, also if its text is too long for a model");
         let result = client.call("good", json!({})).await;
         assert_eq!((&result["structuredContent"], text(&result)), (&json!({"n": 1}), "{\"n\":1}"));
         let result = client.call("odd", json!({})).await;
@@ -136,8 +151,47 @@ async fn a_session_has_a_thread_and_without_one_the_caller_names_it() {
     assert_eq!((&result["isError"], &result["_meta"]), (&json!(false), &Value::Null), "{result}");
     let by_address = McpClient::modern(&fixture.router, &format!("/mcp/t/{thread}"));
     assert!(by_address.names().await.contains(&"report".to_owned()));
-    let error = modern.error("tools/call", json!({"name": "report", "arguments": {"thread_id": "a b"}})).await;
-    assert_eq!(error["code"], -32602);
+    let refused = modern.call("report", json!({"thread_id": "a b"})).await;
+    assert!(refused["isError"] == true && text(&refused).contains("`thread_id` must have"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_tool_with_a_parameter_named_thread_id_gets_its_thread_by_meta() {
+    let fixture = api_fixture().await;
+    let schema = json!({"type": "object", "properties": {"thread_id": {"type": "integer"}}});
+    let tool = dynamic("cart", schema, |arguments: Value, _: CallContext| async move { Ok::<_, ToolError>(arguments) });
+    fixture.hub.register(tool.after("look").read_only()).unwrap();
+    let result = McpClient::modern(&fixture.router, "/mcp").call("cart", json!({"thread_id": 7})).await;
+    let said = result["content"].to_string();
+    assert!(said.contains("_meta") && !said.contains("Pass it as `thread_id`"), "{said}");
+}
+
+#[tokio::test]
+async fn a_session_is_ended_by_delete_only_and_a_message_belongs_to_one_era() {
+    let fixture = api_fixture().await;
+    let client = McpClient::legacy(&fixture.router, "/mcp").await;
+    assert_eq!(client.send("HEAD", None, &[]).await.status, 405);
+    let mut message = client.message("tools/list", json!({}));
+    message["params"]["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
+    let refused = client.post(&message).await;
+    assert_eq!(refused.expect_status(400)["error"]["code"], -32020);
+    client.result("tools/list", json!({})).await;
+    assert_eq!(client.send("DELETE", None, &[]).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_fraction_of_progress_has_a_total() {
+    let fixture = api_fixture().await;
+    let tool = dynamic("half", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+        context.progress_at(0.5, "half");
+        Ok::<_, ToolError>(json!({}))
+    });
+    fixture.hub.register(tool.read_only()).unwrap();
+    let client = McpClient::modern(&fixture.router, "/mcp");
+    let call = client.message("tools/call", json!({"name": "half", "arguments": {}, "_meta": {"progressToken": "p"}}));
+    let reply = client.post(&call).await;
+    let progress = &events(&reply.text)[0]["params"];
+    assert_eq!((&progress["progress"], &progress["total"]), (&json!(0.5), &json!(1.0)), "{}", reply.text);
 }
 
 #[tokio::test]

@@ -54,8 +54,8 @@ pub(super) fn advice_for(code: &str) -> &'static str {
             "List the keys; this one was revoked already, or is defined in the config and removed there."
         }
         "session_not_found" => {
-            "A session of an MCP client ends when it is not used for `mcp_endpoint.session_idle` or is deleted, and belongs to the key that \
-             opened it. Send `initialize` again."
+            "A session of an MCP client ends when it is deleted or not used for a day, and belongs to the key that opened it. Send `initialize` \
+             again."
         }
         "mcp_server_not_found" => {
             "Name one of `suggestions`; `GET /api/v1/mcp-servers` lists the servers of the config."
