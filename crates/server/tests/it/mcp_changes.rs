@@ -7,7 +7,7 @@ use toolhub_core::{StatusScope, status::ToolStatus, testing::scripted};
 
 use crate::{
     support_api::{ApiFixture, EventReader, api_fixture},
-    support_mcp::{McpClient, events, next},
+    support_mcp::{McpClient, both_eras, events, next},
 };
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -23,7 +23,7 @@ async fn set_status(fixture: &ApiFixture, status: ToolStatus) {
 #[tokio::test(start_paused = true)]
 async fn listeners_of_both_eras_hear_of_added_withheld_and_returned_tools() {
     let fixture = api_fixture().await;
-    let clients = [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")];
+    let clients = both_eras(&fixture).await;
     for client in &clients {
         let mut stream = listen(&fixture, client).await;
         let name = if client.session.is_some() { "one" } else { "two" };

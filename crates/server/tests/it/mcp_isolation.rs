@@ -63,10 +63,7 @@ async fn check_list(client: &McpClient, tenant: &str) {
 /// Makes a call and checks each message of its stream, which lasts until all calls have started.
 async fn check_call(fixture: &ApiFixture, guest: &Guest) {
     let params = json!({"name": "whoami", "arguments": {"mark": guest.mark}, "_meta": {"progressToken": "p"}});
-    let message = guest.client.message("tools/call", params);
-    let headers = guest.client.all_headers(Some(&message));
-    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let mut stream = fixture.stream_request("POST", "/mcp", Some(message.to_string()), &headers).await;
+    let mut stream = guest.client.open_with(fixture, params).await;
     let mut received = String::new();
     while let Some(chunk) = stream.next_chunk().await {
         received.push_str(&chunk);

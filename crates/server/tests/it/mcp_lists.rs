@@ -11,7 +11,7 @@ use toolhub_server::Server;
 
 use crate::{
     support_api::{ApiFixture, api_fixture},
-    support_mcp::{McpClient, next},
+    support_mcp::{McpClient, both_eras, next},
 };
 
 /// A tool that returns an answer, or refuses what it does not know.
@@ -67,7 +67,7 @@ fn set_lists(handle: &SourceHandle) {
 async fn prompts_and_resources_of_sources_are_listed_read_and_completed() {
     let fixture = api_fixture().await;
     add_source(&fixture).await;
-    for client in [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")] {
+    for client in both_eras(&fixture).await {
         let list = client.result("resources/list", json!({})).await;
         assert_eq!((&list["resources"][0]["uri"], &list["ttlMs"]), (&json!("doc://a"), &json!(60_000)));
         let list = client.result("resources/templates/list", json!({})).await;
@@ -119,7 +119,7 @@ async fn clients_hear_of_changed_lists_and_of_the_resources_they_subscribed_to()
     let fixture = api_fixture().await;
     let source = add_source(&fixture).await;
     let uri = json!({"uri": "doc://a"});
-    for client in [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")] {
+    for client in both_eras(&fixture).await {
         if client.session.is_some() {
             client.result("resources/subscribe", uri.clone()).await;
         } else {

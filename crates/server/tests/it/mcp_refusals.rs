@@ -222,3 +222,35 @@ async fn threads_tasks_and_artifacts_of_another_tenant_do_not_exist() {
     assert_eq!(own.result("tasks/get", json!({"taskId": task})).await["status"], "working");
     fixture.release.add_permits(1);
 }
+
+#[tokio::test]
+async fn a_key_may_do_what_its_scopes_say() {
+    let fixture = api_fixture().await;
+    let (reader, reader_key) = make_key("reader", "a", &[Scope::ToolsRead]);
+    let (caller, caller_key) = make_key("caller", "a", &[Scope::ToolsCall]);
+    let (other, other_key) = make_key("other", "a", &[Scope::StateRead]);
+    let settings = settings_with_keys([reader, caller, other]);
+    let router = Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router();
+    let client = |key: &str| McpClient::modern(&router, "/mcp").key(key);
+    let check = async |key: &str, method: &str, params: Value, scope: Option<&str>| {
+        let client = client(key);
+        let reply = client.post(&client.message(method, params)).await;
+        match scope {
+            None => assert_eq!(reply.status, 200, "{method}: {reply:?}"),
+            Some(scope) => {
+                reply.expect_problem(403, "forbidden");
+                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+                assert_eq!(reply.header("www-authenticate"), challenge);
+            }
+        }
+    };
+    let add = json!({"name": "add", "arguments": {"a": 1, "b": 2}});
+    check(&reader_key, "tools/list", json!({}), None).await;
+    check(&reader_key, "tools/call", add.clone(), Some("tools:call")).await;
+    check(&caller_key, "tools/call", add, None).await;
+    check(&caller_key, "tools/list", json!({}), Some("tools:read")).await;
+    check(&caller_key, "server/discover", json!({}), None).await;
+    check(&other_key, "server/discover", json!({}), Some("tools:read")).await;
+    let anonymous = McpClient::modern(&router, "/mcp");
+    assert_eq!(anonymous.post(&anonymous.message("tools/list", json!({}))).await.status, 401);
+}

@@ -131,21 +131,27 @@ impl McpClient {
 
     /// Calls a tool; returns the messages of the call.
     pub(crate) async fn open(&self, fixture: &ApiFixture, tool: &str, arguments: Value) -> EventReader {
-        let message = self.message("tools/call", json!({"name": tool, "arguments": arguments}));
-        let headers = self.all_headers(Some(&message));
+        self.open_with(fixture, json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// Makes a call with these parameters; returns its messages.
+    pub(crate) async fn open_with(&self, fixture: &ApiFixture, params: Value) -> EventReader {
+        self.stream(fixture, Some(&self.message("tools/call", params))).await
+    }
+
+    /// Sends a message, or asks for the stream of the session; returns the stream.
+    async fn stream(&self, fixture: &ApiFixture, message: Option<&Value>) -> EventReader {
+        let headers = self.all_headers(message);
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        fixture.stream_request("POST", &self.path, Some(message.to_string()), &headers).await
+        let method = if message.is_some() { "POST" } else { "GET" };
+        fixture.stream_request(method, &self.path, message.map(Value::to_string), &headers).await
     }
 
     /// Opens the stream of a session, or listens without one.
     pub(crate) async fn listen(&self, fixture: &ApiFixture, notifications: Value) -> EventReader {
         let filter = json!({"notifications": notifications});
         let message = self.session.is_none().then(|| self.message("subscriptions/listen", filter));
-        let headers = self.all_headers(message.as_ref());
-        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let method = if message.is_some() { "POST" } else { "GET" };
-        let body = message.map(|message| message.to_string());
-        let mut stream = fixture.stream_request(method, &self.path, body, &headers).await;
+        let mut stream = self.stream(fixture, message.as_ref()).await;
         if self.session.is_none() {
             assert_eq!(next(&mut stream).await["method"], "notifications/subscriptions/acknowledged");
         }
@@ -157,6 +163,11 @@ impl McpClient {
         let list = self.result("tools/list", json!({})).await;
         list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
+}
+
+/// A client of each era.
+pub(crate) async fn both_eras(fixture: &ApiFixture) -> [McpClient; 2] {
+    [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")]
 }
 
 /// The text of a result.
