@@ -2,12 +2,14 @@
 //!
 //! In: settings in any order. Out: a source of tools, or what is wrong with the settings.
 
+mod error;
 mod single_tools;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use toolhub_core::{ConnectionStateConfig, Glob, Policy, ToolBuilder, ToolName};
 
+pub use error::McpServerError;
 pub(crate) use single_tools::NamedToolSettings;
 pub(super) use single_tools::SingleTools;
 
@@ -16,8 +18,8 @@ use super::{
     source::McpSource,
 };
 use crate::{
-    command::{Command, CommandError, Guard},
-    rest::{Auth, Rest, RestError, Secret},
+    command::{Command, Guard},
+    rest::{Auth, Rest, Secret},
 };
 
 /// How long a server may take to start, unless its settings say otherwise.
@@ -84,37 +86,6 @@ pub struct McpServer {
     pub(super) named_tools: BTreeMap<String, NamedToolSettings>,
     /// Whether only these are offered.
     pub(super) only_named: bool,
-}
-
-/// Why a server cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum McpServerError {
-    /// The name cannot begin the names of tools.
-    #[error("`{0}` cannot be the name of an MCP server: use letters, digits, `_` and `-`")]
-    Name(String),
-    /// The prefix leaves no room for the names of tools.
-    #[error("`{0}` is too long to begin the names of tools: set a `prefix` of at most {MAX_PREFIX} characters")]
-    Prefix(String),
-    /// A tool cannot have this name.
-    #[error("`{0}` cannot be the name of a tool: use letters, digits, `_` and `-`")]
-    ToolName(String),
-    /// A pattern is not valid.
-    #[error("`{setting}` of the MCP server `{server}`: {reason}")]
-    Pattern {
-        /// The server.
-        server: String,
-        /// The setting.
-        setting: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The program cannot be started like this.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// The address cannot be reached like this.
-    #[error(transparent)]
-    Address(#[from] RestError),
 }
 
 impl McpServer {
