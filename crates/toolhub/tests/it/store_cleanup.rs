@@ -9,23 +9,22 @@ use std::{
 };
 
 use toolhub::{
-    BoxFuture, ContextId, StateKind, StateManagerConfig,
-    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
+    ContextId, StateKind, StateManagerConfig,
+    backend::{Backend, Memory, Scan, Scope, Table},
     clock::{Clock, Timestamp},
     prelude::*,
-    testing::TestClock,
+    testing::{ObservedStore, StoreUse, TestClock},
 };
 
-/// A memory store that counts how often it is swept.
-#[derive(Default)]
-struct SweepCountingStore {
-    memory: Memory,
-    sweeps: AtomicUsize,
+/// A store, and how often it was swept.
+struct SweptStore {
+    memory: Arc<Memory>,
+    sweeps: Arc<AtomicUsize>,
     /// The next sweep panics.
-    panics: AtomicBool,
+    panics: Arc<AtomicBool>,
 }
 
-impl SweepCountingStore {
+impl SweptStore {
     fn sweeps(&self) -> usize {
         self.sweeps.load(Ordering::Relaxed)
     }
@@ -40,34 +39,19 @@ impl SweepCountingStore {
     }
 }
 
-impl Backend for SweepCountingStore {
-    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        self.memory.load(keys, now)
-    }
-
-    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        self.memory.commit(batch, now)
-    }
-
-    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
-        self.memory.scan(scan, now)
-    }
-
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        assert!(!self.panics.swap(false, Ordering::Relaxed), "a bug in the store");
-        self.sweeps.fetch_add(1, Ordering::Relaxed);
-        self.memory.sweep(most, now)
-    }
-
-    fn watch(&self, table: Table) -> Watcher {
-        self.memory.watch(table)
-    }
-}
-
 /// A hub with this config, its store, and a state that lives for ten seconds.
-async fn hub_with(config: StateManagerConfig) -> (ToolHub, Arc<SweepCountingStore>, TestClock) {
-    let (store, clock) = (Arc::new(SweepCountingStore::default()), TestClock::new());
-    let hub = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).state_manager(config);
+async fn hub_with(config: StateManagerConfig) -> (ToolHub, SweptStore, TestClock) {
+    let (sweeps, panics) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counter, planted) = (sweeps.clone(), panics.clone());
+    let store = ObservedStore::new(move |used| {
+        if matches!(used, StoreUse::Sweep) {
+            assert!(!planted.swap(false, Ordering::Relaxed), "a bug in the store");
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (memory, clock) = (store.memory().clone(), TestClock::new());
+    let hub = ToolHub::builder().store(store).clock(clock.clone()).state_manager(config);
+    let store = SweptStore { memory, sweeps, panics };
     let hub = hub.build().await.unwrap();
     let ttl = Some(Duration::from_secs(10));
     hub.state().set_state(&Tenant::default(), &cart(), StateKind::Business, json!({"tea": 1}), ttl).await.unwrap();

@@ -2,18 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use toolhub_core::{
     Answer, ApprovalOutcome, DefinitionApproval, DefinitionApprovalError, DefinitionDifference, ErrorKind,
     SourceToolState, ToolBuilder, ToolHub,
-    backend::{
-        Backend, Batch, Change, Durability, Expect, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher,
-        Write, read_all,
-    },
-    clock::Timestamp,
+    backend::{Backend, Batch, Change, Durability, Expect, Memory, Scan, Scope, Table, Write, read_all},
     ids::{Caller, Tenant},
     status::ToolStatus,
+    testing::{ObservedStore, StoreUse},
 };
 
 use super::{TestServer, connected, connected_hub, info, shared_status, source, text, tools, wait_for};
@@ -125,49 +121,23 @@ async fn a_grant_stays_void_when_an_earlier_definition_returns() {
     assert!(asks().await, "the grant of the first definition was void");
 }
 
-/// Counts the writes to the rows of servers, by commit.
-#[derive(Default)]
-struct CountedCommits {
-    store: Memory,
-    pins: Mutex<Vec<usize>>,
-}
-
-impl Backend for CountedCommits {
-    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        self.store.load(keys, now)
-    }
-
-    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        let writes = batch.writes.iter().filter(|write| write.table == Table::McpServers).count();
-        // The era of the server is stored when it connects.
-        if writes > 1 {
-            self.pins.lock().unwrap().push(writes);
-        }
-        self.store.commit(batch, now)
-    }
-
-    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
-        self.store.scan(scan, now)
-    }
-
-    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        self.store.sweep(limit, now)
-    }
-
-    fn watch(&self, table: Table) -> Watcher {
-        self.store.watch(table)
-    }
-}
-
 #[tokio::test]
 async fn the_first_list_is_stored_as_a_whole() {
     let names: Vec<String> = (0..250).map(|number| format!("tool{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let server = TestServer::new(&tools(&names));
-    let store = Arc::new(CountedCommits::default());
-    let hub = ToolHub::builder().shared_store(store.clone());
-    let _hub = connected_hub(hub, server.server()).await;
-    assert_eq!(store.pins.lock().unwrap().as_slice(), [251], "the server and its tools in one commit");
+    let commits = Arc::new(Mutex::new(Vec::new()));
+    let counted = commits.clone();
+    let store = ObservedStore::new(move |used| {
+        let StoreUse::Commit(batch) = used else { return };
+        let writes = batch.writes.iter().filter(|write| write.table == Table::McpServers).count();
+        // The era of the server is stored when it connects.
+        if writes > 1 {
+            counted.lock().unwrap().push(writes);
+        }
+    });
+    let _hub = connected_hub(ToolHub::builder().store(store), server.server()).await;
+    assert_eq!(commits.lock().unwrap().as_slice(), [251], "the server and its tools in one commit");
 }
 
 #[tokio::test]

@@ -2,40 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use toolhub_core::{
-    BoxFuture,
-    backend::{Memory, Page, Row, RowKey},
-};
+use toolhub_core::testing::{ObservedStore, StoreUse};
 
 use super::*;
-
-/// A memory store whose watch panics at the next change once `panics` is set.
-#[derive(Default)]
-struct PanickingWatchStore {
-    memory: Arc<Memory>,
-    panics: Arc<AtomicBool>,
-}
-
-impl Backend for PanickingWatchStore {
-    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        self.memory.load(keys, now)
-    }
-    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        self.memory.commit(batch, now)
-    }
-    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
-        self.memory.scan(scan, now)
-    }
-    fn sweep(&self, most: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
-        self.memory.sweep(most, now)
-    }
-    fn watch(&self, table: Table) -> Watcher {
-        let panics = self.panics.clone();
-        Box::pin(
-            self.memory.watch(table).inspect(move |_| assert!(!panics.swap(false, Ordering::AcqRel), "planted panic")),
-        )
-    }
-}
 
 fn record(id: &str) -> Record {
     let created_by = Caller::default();
@@ -54,9 +23,14 @@ fn record(id: &str) -> Record {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_panic_the_watch_notices_a_key_that_was_revoked_meanwhile() {
-    let store = PanickingWatchStore::default();
-    let (memory, panics) = (store.memory.clone(), store.panics.clone());
-    let (watched, other_node) = (KeyStore::new(Arc::new(store)), KeyStore::new(memory));
+    let panics = Arc::new(AtomicBool::new(false));
+    let planted = panics.clone();
+    let store = ObservedStore::new(move |used| {
+        let is_event = matches!(used, StoreUse::Event(_));
+        assert!(!is_event || !planted.swap(false, Ordering::AcqRel), "planted panic");
+    });
+    let other_node = KeyStore::new(store.memory().clone());
+    let watched = KeyStore::new(Arc::new(store));
     let ids = || watched.all().iter().map(|key| key.record.id.clone()).collect::<Vec<_>>();
     // Shorter than the delay of a restart.
     let settle = || tokio::time::sleep(Duration::from_millis(100));

@@ -1,7 +1,12 @@
 //! Sessions over restarts, between owners and with time.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use serde_json::json;
-use toolhub_core::backend::Memory;
+use toolhub_core::{
+    backend::Memory,
+    testing::{ObservedStore, StoreUse},
+};
 
 use super::*;
 
@@ -126,47 +131,20 @@ async fn what_cannot_be_stored_takes_no_place() {
     assert_eq!(sessions.total(), 1);
 }
 
-/// Counts commits.
-#[derive(Default)]
-struct CountingStore(Memory, std::sync::atomic::AtomicUsize);
-
-impl Backend for CountingStore {
-    fn load<'a>(
-        &'a self,
-        keys: &'a [RowKey],
-        now: Timestamp,
-    ) -> toolhub_core::BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
-        self.0.load(keys, now)
-    }
-    fn commit(&self, batch: Batch, now: Timestamp) -> toolhub_core::BoxFuture<'_, Result<Vec<u64>, StoreError>> {
-        self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.0.commit(batch, now)
-    }
-    fn scan(
-        &self,
-        scan: Scan,
-        now: Timestamp,
-    ) -> toolhub_core::BoxFuture<'_, Result<toolhub_core::backend::Page, StoreError>> {
-        self.0.scan(scan, now)
-    }
-    fn sweep(&self, most: usize, now: Timestamp) -> toolhub_core::BoxFuture<'_, Result<usize, StoreError>> {
-        self.0.sweep(most, now)
-    }
-    fn watch(&self, table: Table) -> toolhub_core::backend::Watcher {
-        self.0.watch(table)
-    }
-}
-
 #[tokio::test]
 async fn many_uses_of_many_sessions_are_a_few_commits() {
-    let store = Arc::new(CountingStore::default());
-    let sessions = McpSessions::new(store.clone());
+    let committed = Arc::new(AtomicUsize::new(0));
+    let counter = committed.clone();
+    let store = ObservedStore::new(move |used| {
+        counter.fetch_add(usize::from(matches!(used, StoreUse::Commit(_))), Relaxed);
+    });
+    let sessions = McpSessions::new(Arc::new(store));
     let limits = SessionLimits { total: 1_000, per_caller: 1_000, idle: HOUR };
     let ann = owner("a", "ann");
     for number in 0..400 {
         sessions.create(&ann, &session(&format!("s{number}"), &ann), limits, at(0)).await.unwrap();
     }
-    let commits = || store.1.swap(0, std::sync::atomic::Ordering::Relaxed);
+    let commits = || committed.swap(0, Relaxed);
     assert_eq!(commits(), 400);
     for use_number in 0..20_u32 {
         (0..400)
