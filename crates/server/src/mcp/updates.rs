@@ -14,10 +14,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 use toolhub_core::{CallUpdate, LogLine, Progress};
 
-/// How many notifications a call may send at once.
-const BURST: u32 = 10;
-/// The time after which it may send one more.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum number of notifications of a call within a second.
+const MAX_PER_SECOND: usize = 10;
 
 /// Sends the notifications of one call.
 pub(super) struct UpdateNotifier {
@@ -25,14 +23,14 @@ pub(super) struct UpdateNotifier {
     token: Option<ProgressToken>,
     level: Option<LoggingLevel>,
     done: f64,
-    credit: u32,
-    credited_at: Instant,
+    /// When those of the last second were sent.
+    sent_at: Vec<Instant>,
 }
 
 impl UpdateNotifier {
     /// For a client that wants progress with this token, and log lines from this level on.
     pub(super) fn new(client: Peer<RoleServer>, token: Option<ProgressToken>, level: Option<LoggingLevel>) -> Self {
-        Self { client, token, level, done: 0.0, credit: BURST, credited_at: Instant::now() }
+        Self { client, token, level, done: 0.0, sent_at: Vec::new() }
     }
 
     /// Whether the client wants nothing.
@@ -50,7 +48,7 @@ impl UpdateNotifier {
     }
 
     async fn progress(&mut self, progress: Progress) {
-        let Some(token) = self.token.clone().filter(|_| self.take_credit()) else { return };
+        let Some(token) = self.token.clone().filter(|_| self.may_send()) else { return };
         let (done, total) = match (progress.done, progress.fraction) {
             (None, Some(fraction)) => (Some(fraction), Some(1.0)),
             (done, _) => (done, progress.total),
@@ -66,21 +64,20 @@ impl UpdateNotifier {
 
     async fn log(&mut self, line: LogLine) {
         let level = serde_json::from_value(Value::from(line.level)).unwrap_or(LoggingLevel::Info);
-        if self.level.is_some_and(|least| rank(level) >= rank(least)) && self.take_credit() {
+        if self.level.is_some_and(|least| rank(level) >= rank(least)) && self.may_send() {
             let notification = LoggingMessageNotificationParam::new(level, Value::from(line.message));
             let _ = self.client.notify_logging_message(notification).await;
         }
     }
 
     /// Whether another notification may be sent now.
-    fn take_credit(&mut self) -> bool {
-        let earned = u32::try_from(self.credited_at.elapsed().as_millis() / INTERVAL.as_millis()).unwrap_or(BURST);
-        if earned > 0 {
-            self.credit = self.credit.saturating_add(earned).min(BURST);
-            self.credited_at = Instant::now();
+    fn may_send(&mut self) -> bool {
+        let now = Instant::now();
+        self.sent_at.retain(|at| now.duration_since(*at) < Duration::from_secs(1));
+        let may = self.sent_at.len() < MAX_PER_SECOND;
+        if may {
+            self.sent_at.push(now);
         }
-        let may = self.credit > 0;
-        self.credit -= u32::from(may);
         may
     }
 }

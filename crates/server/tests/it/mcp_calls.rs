@@ -1,11 +1,14 @@
-//! Running calls of MCP clients: progress, streams that are resumed, and cancellation.
+//! Running calls of MCP clients: progress, streams that are resumed, cancellation, keys and traces.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 use toolhub_core::{CallContext, ToolError, dynamic};
 
 use crate::{
     support_api::{EventReader, api_fixture},
-    support_mcp::{McpClient, events, text},
+    support_mcp::{McpClient, both_eras, events, text},
 };
 
 /// The parameters of a call of `slow` with progress.
@@ -20,6 +23,15 @@ async fn until_running(stream: &mut EventReader) -> String {
         received.push_str(&stream.next_chunk().await.unwrap());
     }
     received
+}
+
+fn cancel_notification() -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+}
+
+/// Lets all tasks run as far as they can. The clock must be paused.
+async fn settle() {
+    sleep(Duration::from_millis(1)).await;
 }
 
 fn last_event_id(received: &str) -> &str {
@@ -54,8 +66,7 @@ async fn a_notification_cancels_a_call_of_a_session() {
     let client = McpClient::legacy(&fixture.router, "/mcp").await;
     let mut stream = client.open_with(&fixture, slow()).await;
     let received = until_running(&mut stream).await;
-    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
-    assert_eq!(client.post(&cancelled).await.status, 202);
+    assert_eq!(client.post(&cancel_notification()).await.status, 202);
     fixture.dropped.acquire().await.unwrap().forget();
     // The stream ends without an answer, and the id is free again.
     while let Some(chunk) = stream.next_chunk().await {
@@ -92,4 +103,110 @@ async fn a_fraction_of_progress_has_a_total() {
     let reply = client.post(&call).await;
     let progress = &events(&reply.text)[0]["params"];
     assert_eq!((&progress["progress"], &progress["total"]), (&json!(0.5), &json!(1.0)), "{}", reply.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_can_be_fetched_again_for_a_minute() {
+    let fixture = api_fixture().await;
+    let client = McpClient::legacy(&fixture.router, "/mcp").await;
+    let mut stream = client.open_with(&fixture, slow()).await;
+    let received = until_running(&mut stream).await;
+    drop(stream);
+    fixture.release.add_permits(1);
+    settle().await;
+    let resume = async || client.send("GET", None, &[("last-event-id", last_event_id(&received))]).await;
+    sleep(Duration::from_secs(58)).await;
+    let answers = events(&resume().await.text);
+    assert_eq!(text(&answers[0]["result"]), "done", "{answers:?}");
+    // Old answers are removed every ten seconds.
+    sleep(Duration::from_secs(13)).await;
+    let gone = resume().await.expect_status(400);
+    assert!(gone["error"]["message"].as_str().unwrap().contains("Last-Event-ID"), "{gone}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_keyed_call_runs_once_and_goes_on_without_its_client() {
+    let fixture = api_fixture().await;
+    let [legacy, modern] = both_eras(&fixture).await;
+    let clients = [
+        legacy,
+        modern.clone(),
+        modern.clone().can(json!({"elicitation": {"form": {}}})),
+        modern.can(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}})),
+    ];
+    for (number, client) in clients.iter().enumerate() {
+        let mut keyed = slow();
+        keyed["_meta"]["dev.toolhub/idempotencyKey"] = format!("key-{number}").into();
+        for (params, is_keyed) in [(keyed, true), (slow(), false)] {
+            let mut stream = client.open_with(&fixture, params.clone()).await;
+            until_running(&mut stream).await;
+            fixture.started.acquire().await.unwrap().forget();
+            if client.session.is_some() {
+                assert_eq!(client.post(&cancel_notification()).await.status, 202);
+            }
+            drop(stream);
+            settle().await;
+            assert_eq!(fixture.dropped.available_permits(), usize::from(!is_keyed), "client {number}");
+            if !is_keyed {
+                fixture.dropped.acquire().await.unwrap().forget();
+                continue;
+            }
+            fixture.release.add_permits(1);
+            settle().await;
+            let again = client.result("tools/call", params).await;
+            assert_eq!(text(&again), "done", "client {number}: {again}");
+            assert_eq!(fixture.started.available_permits(), 0, "client {number}: it ran again");
+        }
+    }
+    let refused =
+        clients[0].error("tools/call", json!({"name": "add", "_meta": {"dev.toolhub/idempotencyKey": 7}})).await;
+    assert!(refused["code"] == -32602 && refused["message"].as_str().unwrap().contains("idempotencyKey"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_call_belongs_to_the_trace_of_its_client() {
+    let fixture = api_fixture().await;
+    for (client, digit) in both_eras(&fixture).await.iter().zip(["1", "2"]) {
+        let trace = digit.repeat(32);
+        let traced = |traceparent: String| json!({"name": "look", "arguments": {"digit": digit}, "_meta": {"traceparent": traceparent}});
+        client.result("tools/call", traced(format!("00-{trace}-00f067aa0ba902b7-01"))).await;
+        client.result("tools/call", traced("nonsense".into())).await;
+        let calls = fixture.get("/api/v1/calls?tool=look").await.expect_status(200);
+        let mut traces = Vec::new();
+        for call in calls["items"].as_array().unwrap() {
+            let call = fixture.get(&format!("/api/v1/calls/{}", call["id"].as_str().unwrap())).await.expect_status(200);
+            traces.push(call["traceId"].clone());
+        }
+        assert_eq!(traces.iter().filter(|it| **it == json!(trace)).count(), 1, "{traces:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_sent_ten_times_a_second_at_most() {
+    let fixture = api_fixture().await;
+    let tool = dynamic("busy", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+        for number in 0..300 {
+            context.progress(number.to_string());
+            sleep(Duration::from_millis(10)).await;
+        }
+        Ok::<_, ToolError>(json!("done"))
+    });
+    fixture.hub.register(tool.read_only()).unwrap();
+    for client in both_eras(&fixture).await {
+        let params = json!({"name": "busy", "arguments": {}, "_meta": {"progressToken": "p"}});
+        let mut stream = client.open_with(&fixture, params).await;
+        let (mut sent_at, mut answers) = (Vec::new(), Vec::new());
+        while let Some(chunk) = stream.next_chunk().await {
+            for message in events(&chunk) {
+                match message["method"] == "notifications/progress" {
+                    true => sent_at.push(Instant::now()),
+                    false => answers.push(message),
+                }
+            }
+        }
+        assert_eq!((answers.len(), text(&answers[0]["result"])), (1, "done"));
+        assert!(sent_at.len() >= 20, "{} in three seconds", sent_at.len());
+        let shortest = sent_at.windows(11).map(|eleven| eleven[10] - eleven[0]).min().unwrap();
+        assert!(shortest >= Duration::from_secs(1), "eleven within {shortest:?}");
+    }
 }
