@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use toolhub_core::{
     Answer, Approval, ApprovalError, ApprovalOutcome, InputKind, InputRequest, Tool, ToolHub,
     backend::StoreError,
-    clock::{Clock, SystemClock, Timestamp},
+    clock::Timestamp,
     digest,
     hidden_chars::needs_escape,
     ids::{ApprovalId, ThreadId},
@@ -169,7 +169,7 @@ impl ApprovalForms {
 
     /// The state that a client keeps while its user decides.
     pub(super) fn seal(&self, approval: &Approval, binding: &str) -> String {
-        let expires_at = SystemClock.now() + STATE_LIFETIME;
+        let expires_at = self.hub.now() + STATE_LIFETIME;
         let state = SealedApproval { approval: approval.id, thread: approval.thread.clone(), expires_at };
         self.hub.sealer().seal_token(&json!(state).to_string(), binding)
     }
@@ -178,7 +178,7 @@ impl ApprovalForms {
     pub(super) fn open(&self, state: &str, binding: &str) -> Option<SealedApproval> {
         let opened = self.hub.sealer().open_token(state, binding)?;
         let opened: SealedApproval = serde_json::from_str(&opened).ok()?;
-        (SystemClock.now() < opened.expires_at).then_some(opened)
+        (self.hub.now() < opened.expires_at).then_some(opened)
     }
 }
 

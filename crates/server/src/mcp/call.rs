@@ -18,9 +18,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 use toolhub_core::{
     Approval, ApprovalState, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, Outcome,
-    Sealer, ToolHub, TraceContext,
-    backend::StoreError,
-    clock::{Clock, SystemClock},
+    Sealer, ToolHub, TraceContext, backend::StoreError,
 };
 
 use client_call::ClientCall;
@@ -154,7 +152,7 @@ impl Calls {
             }
             call.own_approval = Some(self.hub.reserve_approval(approval.id));
             let input = ClientInput { client: call.context.peer.clone(), accepted: call.accepted.clone() };
-            let time_left = approval.expires_at.since(SystemClock.now());
+            let time_left = approval.expires_at.since(self.hub.now());
             let answer = tokio::select! {
                 answer = tokio::time::timeout(time_left, input.answer(form)) => answer.ok().flatten().unwrap_or_default(),
                 () = self.stopping.cancelled() => return call.undecided(&outcome, "The server is stopping."),

@@ -1,13 +1,19 @@
 //! Approvals of calls of MCP clients: in a form, by a link, or not at all.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use axum::Router;
 use serde_json::{Value, json};
-use toolhub_core::{CallContext, ToolError, dynamic};
+use toolhub_core::{
+    ApprovalState, CallContext, ToolBuilder, ToolError, ToolHub, backend::Memory, dynamic, ids::Tenant,
+    testing::TestClock,
+};
 use toolhub_server::{KeySetting, McpApproval, Scope, Server};
 use toolhub_testkit::soak;
 
@@ -19,15 +25,19 @@ use crate::{
 
 /// A hub with a tool `pay` that needs approval and counts its executions.
 async fn paying_fixture() -> (ApiFixture, Arc<AtomicUsize>) {
-    let fixture = api_fixture().await;
+    let (fixture, (pay, paid)) = (api_fixture().await, pay());
+    fixture.hub.register(pay).unwrap();
+    (fixture, paid)
+}
+
+fn pay() -> (ToolBuilder, Arc<AtomicUsize>) {
     let paid = Arc::new(AtomicUsize::new(0));
     let counter = paid.clone();
     let pay = dynamic("pay", json!({"type": "object"}), move |given: Value, _: CallContext| {
         counter.fetch_add(1, Ordering::Relaxed);
         async move { Ok::<_, ToolError>(json!({"paid": given["sum"]})) }
     });
-    fixture.hub.register(pay.confirm()).unwrap();
-    (fixture, paid)
+    (pay.confirm(), paid)
 }
 
 fn forms() -> Value {
@@ -294,6 +304,27 @@ async fn a_sealed_state_approves_nothing_but_its_own_call_and_that_once() {
     let linked = client(&plain_key).call("pay", arguments).await;
     assert!(linked["isError"] == true && text(&linked).contains("apr_"), "{linked}");
     assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sealed_state_is_accepted_for_ten_minutes() {
+    let ((pay, paid), store) = (pay(), Arc::new(Memory::default()));
+    let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).tool(pay).build().await.unwrap();
+    let client = modern(&Server::new(hub.clone(), store, settings()).router());
+    let (arguments, lifetime) = (json!({"sum": 1}), Duration::from_secs(600));
+    let answered_after = async |time: Duration| {
+        let asked = client.call("pay", arguments.clone()).await;
+        tokio::time::sleep(time).await;
+        client.request("tools/call", answered(&asked, &arguments, &once())).await
+    };
+    let done = answered_after(lifetime - Duration::from_secs(1)).await;
+    assert_eq!(text(&done["result"]), "{\"paid\":1}", "{done}");
+    let error = answered_after(lifetime).await["error"].clone();
+    assert!(error["code"] == -32602 && error["message"].as_str().unwrap().contains("start again"), "{error}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+    // The approval itself lasts longer.
+    let approvals = hub.approvals(&Tenant::default(), Some(ApprovalState::Pending)).await.unwrap();
+    assert_eq!(approvals.len(), 1);
 }
 
 #[tokio::test]
