@@ -14,6 +14,7 @@ mod imports;
 mod inspection;
 mod logs;
 mod mcp_added;
+mod mcp_endpoint;
 mod mcp_export;
 mod mcp_import;
 mod mcp_json;
@@ -346,11 +347,14 @@ fn the_demo_serves_its_tools_and_leaves_nothing_behind() {
     let waits = connection.send("POST /api/v1/tools/dangerous/calls", "", &asks);
     assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("awaiting_approval")), "{}", waits.text);
     // The printed commands can be copied: on this port they need --server.
-    let command = format!("expression='2+3*4' --server http://127.0.0.1:{}\n", server.port);
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let command = format!("expression='2+3*4' --server {url}\n");
     server.signal("TERM");
     let (code, out, err) = server.wait_for_exit();
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains(&command), "{out}");
+    let claude_code = format!("claude mcp add --transport http toolhub {url}/mcp ");
+    assert!(out.contains(&format!("MCP          {url}/mcp\n")) && out.contains(&claude_code), "{out}");
     assert!(
         out.contains("/docs") && out.contains(" chat \"weather in Oslo") && out.matches("call ").count() >= 2,
         "{out}"

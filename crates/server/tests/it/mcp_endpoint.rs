@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 use toolhub_core::{CallContext, StatusScope, ToolError, dynamic, status::ToolStatus};
+use toolhub_server::{McpMode, Server};
 
 use crate::{
-    support_api::api_fixture,
-    support_mcp::{McpClient, both_eras, text},
+    support_api::{api_fixture, send, settings},
+    support_mcp::{LEGACY, McpClient, both_eras, initialize_message, text},
 };
 
 #[tokio::test]
@@ -155,4 +156,59 @@ async fn requests_sessions_and_listeners_are_counted() {
     expect("toolhub_mcp_listeners 1").await;
     drop(stream);
     expect("toolhub_mcp_listeners 0").await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_switched_off_does_not_exist_and_the_api_does() {
+    let fixture = api_fixture().await;
+    let mut settings = settings();
+    settings.mcp.enabled = false;
+    let router = Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router();
+    let mut client = McpClient::modern(&router, "/mcp");
+    let mut replies = vec![
+        client.post(&client.message("tools/list", json!({}))).await,
+        client.post(&initialize_message(LEGACY)).await,
+    ];
+    client.session = Some("mcp_never".into());
+    for verb in ["GET", "DELETE"] {
+        replies.push(client.send(verb, None, &[]).await);
+    }
+    for reply in replies {
+        let problem = reply.expect_problem(404, "not_found");
+        assert!(problem["detail"].as_str().unwrap().contains("switched off"), "{problem}");
+        assert!(problem["hint"].as_str().unwrap().contains("mcp_endpoint.enabled = true"), "{problem}");
+    }
+    let called = json!({"arguments": {"a": 1, "b": 2}}).to_string();
+    assert_eq!(send(&router, "POST", "/api/v1/tools/add/calls", Some(called), &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn search_mode_can_be_the_default_and_the_address_overrides_it() {
+    let fixture = api_fixture().await;
+    let mut settings = settings();
+    settings.mcp.mode = McpMode::Search;
+    let router = Server::new(fixture.hub.clone(), fixture.store.clone(), settings).router();
+    for client in [McpClient::legacy(&router, "/mcp").await, McpClient::modern(&router, "/mcp")] {
+        assert_eq!(client.names().await, ["call_tool", "describe_tool", "search_tools"]);
+        let sum = client.call("call_tool", json!({"name": "add", "arguments": {"a": 2, "b": 3}})).await;
+        assert_eq!(text(&sum), "5");
+        let listed = McpClient { path: "/mcp?mode=list".into(), ..client };
+        assert!(listed.names().await.contains(&"add".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn without_a_session_a_list_does_not_vary_with_the_calls_before_it() {
+    let fixture = api_fixture().await;
+    let client = McpClient::modern(&fixture.router, "/mcp");
+    let before = client.result("tools/list", json!({})).await;
+    // `look` makes `report` available in its thread, `order` asks for an approval, `broken` fails.
+    for tool in ["look", "report", "order", "broken", "add"] {
+        client.call(tool, json!({})).await;
+    }
+    assert_eq!(client.result("tools/list", json!({})).await, before);
+    let in_thread = json!({"name": "look", "arguments": {}, "_meta": {"dev.toolhub/threadId": "t-1"}});
+    client.result("tools/call", in_thread).await;
+    assert_eq!(client.result("tools/list", json!({})).await, before);
+    assert_eq!(McpClient::modern(&fixture.router, "/mcp").result("tools/list", json!({})).await, before);
 }

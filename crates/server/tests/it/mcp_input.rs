@@ -141,6 +141,45 @@ async fn without_a_session_the_answers_come_with_the_same_call_again() {
 }
 
 #[tokio::test]
+async fn without_a_session_no_stream_has_a_request_of_the_server() {
+    let fixture = api_fixture().await;
+    let ask = dynamic("ask_all", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+        context.progress("before");
+        let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+        let messages = json!([{"role": "user", "content": {"type": "text", "text": "?"}}]);
+        let sampling = json!({"messages": messages, "maxTokens": 10});
+        let ask = async |kind, params| context.request_input(InputRequest::new(kind, params)).await.is_ok();
+        let answered = futures_util::join!(
+            ask(InputKind::Form, form),
+            ask(InputKind::Sampling, sampling),
+            ask(InputKind::Roots, json!({}))
+        );
+        Ok::<_, ToolError>(json!(answered))
+    });
+    fixture.hub.register(ask).unwrap();
+    let capabilities = json!({"elicitation": {"form": {}}, "sampling": {}, "roots": {}});
+    let client = McpClient::modern(&fixture.router, "/mcp").can(capabilities);
+    let mut listening = client.listen(&fixture, json!({"toolsListChanged": true})).await;
+    for (tool, asks) in [
+        ("ask_all", &["elicitation/create", "roots/list", "sampling/createMessage"][..]),
+        ("order", &["elicitation/create"][..]),
+    ] {
+        let params = json!({"name": tool, "arguments": {}, "_meta": {"progressToken": "p"}});
+        let reply = client.post(&client.message("tools/call", params)).await;
+        let mut messages = if reply.text.starts_with('{') { vec![reply.json()] } else { events(&reply.text) };
+        let answer = messages.pop().unwrap();
+        assert!(messages.iter().all(|message| message["id"].is_null()), "{messages:?}");
+        let requests = answer["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{answer}"));
+        let mut methods: Vec<&str> = requests.values().map(|request| request["method"].as_str().unwrap()).collect();
+        methods.sort_unstable();
+        assert_eq!((methods.as_slice(), &answer["method"]), (asks, &Value::Null));
+    }
+    fixture.hub.register(toolhub_core::testing::scripted("marker", []).0).unwrap();
+    let event = next(&mut listening).await;
+    assert_eq!((&event["method"], &event["id"]), (&json!("notifications/tools/list_changed"), &Value::Null));
+}
+
+#[tokio::test]
 async fn a_resource_or_prompt_that_asked_goes_on_for_the_same_one_only() {
     let fixture = api_fixture().await;
     let reader = |name: &str, output: Value| {

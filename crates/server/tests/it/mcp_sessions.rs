@@ -1,11 +1,24 @@
 //! Sessions and threads of MCP clients: whose they are, and how long they last.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
 use serde_json::{Value, json};
-use toolhub_core::{CallContext, ToolError, dynamic};
+use toolhub_core::{
+    CallContext, ToolError,
+    backend::Table,
+    dynamic,
+    testing::{ObservedStore, StoreUse},
+};
 use toolhub_server::{Scope, Server};
 
 use crate::{
-    support_api::{api_fixture, settings},
+    support_api::{ApiFixture, api_fixture, settings},
     support_listener::{make_key, settings_with_keys},
     support_mcp::{LEGACY, McpClient, both_eras, initialize_message, text},
 };
@@ -110,4 +123,31 @@ async fn a_session_goes_on_after_a_restart_with_the_same_thread() {
     let later = Server::new(fixture.hub.clone(), fixture.store.clone(), settings()).router();
     restarted.router = later;
     assert_eq!(restarted.post(&restarted.message("tools/list", json!({}))).await.status, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unused_session_is_unloaded_after_five_minutes_and_goes_on_with_its_thread() {
+    let loaded = Arc::new(AtomicUsize::new(0));
+    let counter = loaded.clone();
+    let store = Arc::new(ObservedStore::new(move |used| {
+        let StoreUse::Load(keys) = used else { return };
+        counter.fetch_add(keys.iter().filter(|key| key.table == Table::McpSessions).count(), SeqCst);
+    }));
+    let loads = || loaded.swap(0, SeqCst);
+    let fixture = api_fixture().await;
+    let router = Server::new(fixture.hub.clone(), store, settings()).router();
+    let fixture = ApiFixture { router: router.clone(), ..fixture };
+    let (client, listener) = (McpClient::legacy(&router, "/mcp").await, McpClient::legacy(&router, "/mcp").await);
+    let _stream = listener.listen(&fixture, Value::Null).await;
+    client.call("look", json!({})).await;
+    tokio::time::sleep(Duration::from_secs(290)).await;
+    assert!(client.names().await.contains(&"report".to_owned()));
+    assert_eq!(loads(), 0, "it is still in memory");
+
+    tokio::time::sleep(Duration::from_secs(320)).await;
+    assert!(client.names().await.contains(&"report".to_owned()), "the thread is the same");
+    assert_eq!(loads(), 1, "it was unloaded");
+    assert_eq!(client.call("report", json!({})).await["isError"], false);
+    listener.names().await;
+    assert_eq!(loads(), 0, "it is in memory again, and one with an open stream stays there");
 }
