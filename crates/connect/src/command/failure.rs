@@ -18,6 +18,8 @@ use super::{
 pub(crate) struct ProcessExit {
     pub(super) status: Option<ExitStatus>,
     pub(super) guarded: bool,
+    /// It closed stdout without exiting, and was killed for that.
+    pub(super) has_closed_stdout: bool,
 }
 
 impl ProcessExit {
@@ -33,6 +35,9 @@ impl ProcessExit {
 
 impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.has_closed_stdout {
+            return f.write_str("closed stdout without exiting, and was killed");
+        }
         let Some(status) = self.status else { return f.write_str("exited with an unknown status") };
         match (status.code(), status.signal()) {
             // The guard reports the signal that killed the program as 128 + signal, like a shell.

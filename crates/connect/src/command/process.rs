@@ -71,7 +71,8 @@ impl Process {
             self.exited = true;
             self.signal_target.kill_remaining();
         }
-        ProcessExit { status: status.ok(), guarded: matches!(self.signal_target, SignalTarget::Guard(_)) }
+        let guarded = matches!(self.signal_target, SignalTarget::Guard(_));
+        ProcessExit { status: status.ok(), guarded, has_closed_stdout: false }
     }
 
     /// Reads stdout until the process exits. Kills a process that exceeds `max_output`.
@@ -109,7 +110,10 @@ impl Process {
         // Stdout is closed, so the process cannot respond any more even if it goes on running.
         match tokio::time::timeout(DRAIN_TIMEOUT, self.wait()).await {
             Ok(exit) => Ok(Err(exit)),
-            Err(_) => Ok(Err(self.kill().await.unwrap_or(ProcessExit { status: None, guarded: false }))),
+            Err(_) => {
+                let status = self.kill().await.and_then(|exit| exit.status);
+                Ok(Err(ProcessExit { status, guarded: false, has_closed_stdout: true }))
+            }
         }
     }
 

@@ -257,7 +257,8 @@ class Handler(BaseHTTPRequestHandler):
         elif name == "fail":
             self.body(arguments.get("status", 200), {"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "it failed"}})
         elif name == "status":
-            self.body(arguments["status"], "<html>broken</html>", "text/html", Retry_After="7")
+            location = {"Location": arguments["location"]} if "location" in arguments else {}
+            self.body(arguments["status"], "<html>broken</html>", "text/html", Retry_After="7", **location)
         elif name == "expire":
             sessions.clear()
             self.body(200, text(id, "expired"))

@@ -149,6 +149,9 @@ def call(id, params):
     elif name == "close_stdin":
         os.close(0)
         subprocess.run(["sleep", "600"])
+    elif name == "close_stdout":
+        os.close(1)
+        subprocess.run(["sleep", "600"])
     # Violations.
     elif name == "exit":
         sys.stderr.write("fatal: out of tea\n")

@@ -57,6 +57,11 @@ async fn an_exit_during_a_call_is_reported_with_the_code_and_the_end_of_stderr_a
 }
 
 #[tokio::test]
+async fn a_server_that_closes_its_stdout_is_ended_for_that() {
+    check(&*ending(server(&[]), "close_stdout", json!({})).await, "the server closed stdout without exiting, and was killed");
+}
+
+#[tokio::test]
 async fn an_answer_right_before_the_exit_is_not_lost() {
     for _ in 0..5 {
         let connection = legacy().await;

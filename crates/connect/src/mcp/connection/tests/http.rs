@@ -257,6 +257,10 @@ async fn refusals_keep_their_meaning() {
         assert_eq!(error.kind.name(), kind, "{error}");
         assert_eq!(error.retry_after.is_some(), status != 418, "{error}");
     }
+    let elsewhere = json!({"status": 307, "location": "https://elsewhere.example/mcp"});
+    let failed = result(&connection, "status", elsewhere).await.unwrap_err();
+    let error = error::request_error(failed, false);
+    assert!(error.to_string().contains("https://elsewhere.example/mcp"), "{error}");
 }
 
 #[tokio::test]
