@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use outcome::{call_failure, has_ended, show_outcome};
 
-use super::paging::pointer_text;
+use super::{paging::pointer_text, tools};
 use crate::{
     arguments::{self, shell_quote},
     client::Request,
@@ -159,18 +159,9 @@ async fn read_arguments(session: &Session, call: &Call, command: &TypedCommand) 
 fn with_help(session: &Session, mut failure: Failure, command: &TypedCommand) -> Failure {
     let tool = &command.tool;
     match failure.code.as_str() {
-        "tool_not_found" => {
-            failure.help.clear();
-            failure.message = format!("no tool named `{tool}`");
-            match failure.suggestions.first().cloned() {
-                Some(closest) => failure.help(format!("a tool with a similar name exists: `{closest}`")).help(format!(
-                    "toolhub call {closest}{}{}",
-                    command.arguments,
-                    session.target_flags()
-                )),
-                None => failure.help("toolhub tools list"),
-            }
-        }
+        "tool_not_found" => tools::with_not_found_help(failure, tool, |closest| {
+            format!("toolhub call {closest}{}{}", command.arguments, session.target_flags())
+        }),
         "arguments_invalid" => {
             failure.help.clear();
             failure.message = format!("arguments of `{tool}` are not valid");

@@ -100,17 +100,20 @@ async fn export(session: &Session, args: &Export) -> Result<Exit, Failure> {
 }
 
 /// Adds the corrected command to a refusal.
-fn with_help(mut failure: Failure, command: &str, tool: &str) -> Failure {
+fn with_help(failure: Failure, command: &str, tool: &str) -> Failure {
+    with_not_found_help(failure, tool, |closest| format!("toolhub tools {command} {closest}"))
+}
+
+/// Adds what to do to the refusal of a missing tool. `corrected`: the command with the closest name.
+pub(super) fn with_not_found_help(mut failure: Failure, tool: &str, corrected: impl FnOnce(&str) -> String) -> Failure {
     if failure.code != "tool_not_found" {
         return failure;
     }
     failure.help.clear();
     match failure.suggestions.first().cloned() {
         Some(closest) => {
-            failure.message = format!("no tool named `{tool}`");
-            failure
-                .help(format!("a tool with a similar name exists: `{closest}`"))
-                .help(format!("toolhub tools {command} {closest}"))
+            failure.message = format!("no tool is named `{tool}`");
+            failure.help(format!("a tool with a similar name exists: `{closest}`")).help(corrected(&closest))
         }
         // The message may say why the tool of an MCP server is missing.
         None => failure.help("toolhub tools list"),

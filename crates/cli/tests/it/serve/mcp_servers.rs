@@ -246,6 +246,9 @@ fn a_server_that_cannot_start_stops_nothing_else() {
     assert_eq!(super::calculate(connection), 200);
     call(connection, "t__echo");
     assert_eq!(connection.send("GET /readyz", "", "").status, 200);
+    let url = format!("http://127.0.0.1:{}", process.port);
+    let missing = run(&folder, &["--server", &url, "call", "broken__read", "path=x"]);
+    assert!(missing.err.contains("the server `broken`, which may add it, "), "{}", missing.err);
 }
 
 #[test]

@@ -58,7 +58,10 @@ async fn an_exit_during_a_call_is_reported_with_the_code_and_the_end_of_stderr_a
 
 #[tokio::test]
 async fn a_server_that_closes_its_stdout_is_ended_for_that() {
-    check(&*ending(server(&[]), "close_stdout", json!({})).await, "the server closed stdout without exiting, and was killed");
+    check(
+        &*ending(server(&[]), "close_stdout", json!({})).await,
+        "the server closed stdout without exiting, and was killed",
+    );
 }
 
 #[tokio::test]
