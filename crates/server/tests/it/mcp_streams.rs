@@ -114,6 +114,7 @@ async fn read_until(tcp: &mut TcpStream, text: &str) {
 
 /// Stops the clock until the value is dropped: it moves by `advance` only, also while the runtime waits for sockets. A test that hangs
 /// gets its clock, and so its timeouts, back after a while.
+#[expect(clippy::disallowed_methods, reason = "only a blocking task of tokio holds its paused clock")]
 fn stop_clock() -> mpsc::Sender<()> {
     let (holder, dropped) = mpsc::channel();
     // A paused clock advances by itself whenever the runtime is idle, but not while a blocking task runs.
