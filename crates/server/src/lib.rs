@@ -12,6 +12,7 @@ mod audit;
 mod auth;
 mod body_error;
 mod connections;
+mod cursor;
 mod duration_param;
 mod extract;
 mod handler;

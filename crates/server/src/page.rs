@@ -1,8 +1,7 @@
 //! Pagination of lists: `limit` and `cursor` of the query, and the response with the next cursor.
 //!
 //! In: `limit` and `cursor` of a query, and the items a handler found. Out: `{"items": […], "nextCursor": …}` and a
-//! `Link` to the next page. A cursor is opaque: the position in a list, with a checksum over it and the list's name, so
-//! that a damaged cursor or one of another list is refused. It is neither secret nor signed.
+//! `Link` to the next page.
 //!
 //! A handler takes a [`ListQuery`], or the type that [`list_query!`] defines with its filters, and [`RequestUri`]:
 //!
@@ -22,10 +21,11 @@ use axum::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::{RawValue, to_raw_value};
-use toolhub_core::{digest, page_budget::LIST_PAGE_BYTES};
+use toolhub_core::page_budget::LIST_PAGE_BYTES;
 
 use crate::{
     app::App,
+    cursor,
     extract::FromParts,
     json::Json,
     problem::{ApiResult, Code, Problem},
@@ -33,8 +33,6 @@ use crate::{
 
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 500;
-/// Hexadecimal digits of a cursor's checksum.
-const CHECKSUM_LEN: usize = 8;
 
 /// The largest number of items on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +162,7 @@ pub(crate) fn decode_cursor(cursor: Option<&Cursor>, list: &str) -> ApiResult<Op
         Problem::new(Code::INVALID_REQUEST, "the cursor does not belong to this list")
             .hint("send `nextCursor` of the previous page unchanged, or omit `cursor` to start over")
     };
-    cursor.map(|Cursor(text)| parse_cursor(list, text).ok_or_else(foreign)).transpose()
+    cursor.map(|Cursor(text)| cursor::decode(list, text).ok_or_else(foreign)).transpose()
 }
 
 /// Like [`decode_cursor`], with the position parsed as a `T`.
@@ -222,7 +220,7 @@ impl RequestUri {
     }
 
     fn response<T>(&self, list: &str, items: Vec<Box<RawValue>>, next: Option<impl AsRef<str>>) -> ListResponse<T> {
-        let next_cursor = next.map(|position| encode_cursor(list, position.as_ref()));
+        let next_cursor = next.map(|position| cursor::encode(list, position.as_ref()));
         let link = next_cursor.as_ref().map(|cursor| self.next_link(cursor));
         ListResponse { list: List { items, next_cursor }, link, item: PhantomData }
     }
@@ -267,52 +265,9 @@ impl<T> IntoResponse for ListResponse<T> {
     }
 }
 
-/// Encodes a position as a cursor: its checksum and its bytes, in hexadecimal digits.
-fn encode_cursor(list: &str, position: &str) -> String {
-    checksum(list, position) + &digest::hex(position.as_bytes())
-}
-
-/// Decodes the position in a cursor; `None` unless [`encode_cursor`] made it for this list.
-fn parse_cursor(list: &str, cursor: &str) -> Option<String> {
-    let (sum, digits) = cursor.split_at_checked(CHECKSUM_LEN)?;
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let bytes = digits.as_bytes().chunks(2).map(|pair| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    });
-    let position = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
-    (checksum(list, &position) == sum).then_some(position)
-}
-
-fn checksum(list: &str, position: &str) -> String {
-    let mut sum = digest::concat_sha256_hex([list.as_bytes(), &[0], position.as_bytes()]);
-    sum.truncate(CHECKSUM_LEN);
-    sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cursor_leads_back_to_its_place_in_its_list_only() {
-        for position in ["", "t1", "~/cart/business", "ü\0"] {
-            let cursor = encode_cursor("threads", position);
-            assert_eq!(parse_cursor("threads", &cursor).as_deref(), Some(position));
-            assert_eq!(parse_cursor("calls", &cursor), None);
-        }
-    }
-
-    #[test]
-    fn a_damaged_cursor_is_none() {
-        let cursor = encode_cursor("threads", "t1");
-        let upper = cursor.to_ascii_uppercase();
-        let others =
-            ["", "1", "zzzzzzzz", "ääääääää", "0000000ä", &cursor[1..], &cursor[..cursor.len() - 1], "00000000ffff"];
-        for text in others.into_iter().chain((upper != cursor).then_some(upper.as_str())) {
-            assert_eq!(parse_cursor("threads", text), None, "{text}");
-        }
-    }
 
     #[test]
     fn the_link_keeps_everything_but_the_old_cursor() {
