@@ -131,6 +131,22 @@ impl Grant {
         }
     }
 
+    /// Whether this approval gave it, or gave the same one before.
+    pub(crate) fn is_given_by(&self, approval: &Approval<CompactJson>) -> bool {
+        let Some(answer) = &approval.answer else { return false };
+        let is_same_scope = match (&self.covers, answer.outcome) {
+            (GrantScope::Thread { tool, thread_id }, ApprovalOutcome::ProceedAlways) => {
+                approval.tool == *tool && approval.thread.as_ref() == Some(thread_id)
+            }
+            (GrantScope::Tool { tool }, ApprovalOutcome::ProceedAlwaysTool) => approval.tool == *tool,
+            (GrantScope::Server { .. }, ApprovalOutcome::ProceedAlwaysServer) => {
+                self.definitions.contains_key(&approval.tool)
+            }
+            _ => false,
+        };
+        is_same_scope && approval.rule == self.rule
+    }
+
     /// Whether it applies to the tool as it is defined now.
     pub(crate) fn holds_for(&self, tool: ToolVersion<'_>) -> bool {
         self.definitions.get(&tool.definition.name).is_some_and(|fingerprint| fingerprint == tool.fingerprint)

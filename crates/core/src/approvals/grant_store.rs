@@ -2,7 +2,7 @@
 //!
 //! In: a tool and a rule, or the key of a grant. Out: whether a grant approves it. `grant.rs` decides what a grant covers.
 
-use super::{Approvals, Grant, GrantScope, LAYOUT, ToolVersion, ok_or_log};
+use super::{Approval, ApprovalState, Approvals, Grant, GrantScope, LAYOUT, ToolVersion, ok_or_log};
 use toolhub_storage::backend::{
     Batch, Change, Durability, Expect, RowKey, Scan, Scope, StoreError, Table, Write, decode, encode, read_all,
 };
@@ -48,6 +48,23 @@ impl Approvals {
             Some((key, grant))
         });
         Ok(grants.collect())
+    }
+
+    /// Withdraws the approvals that gave a grant and that no call has used: calls are made with the grant, and one of them would be
+    /// made with the approval after the grant was revoked.
+    pub(crate) async fn withdraw_unused(&self, tenant: &Tenant, grant: &Grant) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let unused = self.of_tenant(tenant).await?.into_iter();
+        for stored in unused.filter(|it| it.approval.is_usable(now) && grant.is_given_by(&it.approval)) {
+            let withdrawn = Approval { state: ApprovalState::Withdrawn, ..stored.approval.clone() };
+            let write = self.write(&withdrawn, Expect::Same(stored.row_version))?;
+            match self.store.commit(Batch::new(stored.partition).with(write), now).await {
+                // A call uses it now.
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Revokes a grant.

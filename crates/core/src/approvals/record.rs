@@ -69,6 +69,10 @@ pub struct Approval<A = Value> {
     #[serde(skip_serializing_if = "String::is_empty", default)]
     #[schemars(skip)]
     pub(crate) digest: String,
+    /// Whether the request belongs to the call that made it, as long as it is pending; never shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    #[schemars(skip)]
+    pub(crate) is_exclusive: bool,
 }
 
 impl Approval {
@@ -103,6 +107,7 @@ impl Approval<CompactJson> {
             used_by: self.used_by,
             binding: self.binding,
             digest: self.digest,
+            is_exclusive: self.is_exclusive,
         }
     }
 }

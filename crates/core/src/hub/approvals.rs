@@ -139,6 +139,19 @@ impl ToolHub {
         self.engine.approvals.reserve(id)
     }
 
+    /// Withdraws a pending approval, because its caller gave up. One that is resolved stays as it is.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn withdraw_approval(&self, tenant: &Tenant, id: ApprovalId) -> Result<(), StoreError> {
+        let found = self.engine.approvals.find(tenant, id).await?;
+        let pending = found.filter(|found| found.approval.state_at(self.now()) == ApprovalState::Pending);
+        if let Some(pending) = pending {
+            self.engine.approvals.close(pending, ApprovalState::Withdrawn).await?;
+        }
+        Ok(())
+    }
+
     /// Sets where people read approvals, as `{url}/{id}`, for the log. Only the first call has an effect.
     pub fn set_approval_page_url(&self, url: impl Into<String>) {
         self.engine.approvals.set_page_url(url.into());
@@ -159,7 +172,7 @@ impl ToolHub {
         grant.definitions.contains_key(tool) && self.get(tool).is_none_or(|tool| grant.holds_for(tool.version()))
     }
 
-    /// Revokes a grant: the next call asks again.
+    /// Revokes a grant: the next call asks again. Unused approvals that gave the grant are withdrawn.
     ///
     /// # Errors
     /// When there is no such grant, or the store does not answer.
@@ -167,6 +180,8 @@ impl ToolHub {
         let all = self.engine.approvals.grants(tenant).await?;
         let found = all.into_iter().find(|(_, grant)| grant.id == id);
         let (key, grant) = found.ok_or_else(|| ApprovalError::UnknownGrant(id.into()))?;
+        // First, so that none is left if the process ends in between.
+        self.engine.approvals.withdraw_unused(tenant, &grant).await?;
         self.engine.approvals.revoke(key).await?;
         Ok(grant)
     }
@@ -187,6 +202,7 @@ impl ToolHub {
         approval.state = approval.state_at(self.now());
         approval.binding.clear();
         approval.digest.clear();
+        approval.is_exclusive = false;
         approval.without_secrets(&self.engine.services.redactor)
     }
 

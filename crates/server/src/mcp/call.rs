@@ -18,7 +18,9 @@ use rmcp::{
 use serde_json::{Map, Value};
 use toolhub_core::{
     Approval, ApprovalState, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, Outcome,
-    Sealer, ToolHub, TraceContext, backend::StoreError,
+    Sealer, ToolHub, TraceContext,
+    backend::StoreError,
+    ids::ApprovalId,
 };
 
 use client_call::ClientCall;
@@ -106,7 +108,7 @@ impl Calls {
                 let form = answers.get(FORM_KEY).cloned().unwrap_or_default();
                 match self.decide_sealed(&state, &mut call, &form).await? {
                     Decision::Decided => self.make(&mut call).await,
-                    Decision::Undecided(reason) => self.make_without_form(call, &reason).await,
+                    Decision::Undecided(reason) => self.make_without_form(&mut call, &reason).await,
                     Decision::TooLate => Err(start_again("this call was decided before")),
                 }
             }
@@ -156,7 +158,10 @@ impl Calls {
             let answer = tokio::select! {
                 answer = tokio::time::timeout(time_left, input.answer(form)) => answer.ok().flatten().unwrap_or_default(),
                 () = self.stopping.cancelled() => return call.undecided(&outcome, "The server is stopping."),
-                () = call.context.ct.cancelled() => return Err(cancelled()),
+                () = call.context.ct.cancelled() => {
+                    self.withdraw(call).await?;
+                    return Err(cancelled());
+                }
             };
             match self.forms.decide(approval.id, &answer, call.request).await.map_err(store_fault)? {
                 Decision::Decided => {}
@@ -166,18 +171,29 @@ impl Calls {
                 }
                 // The same call made again uses the decision.
                 Decision::TooLate => {}
-                Decision::Undecided(reason) => return call.undecided(&outcome, &reason),
+                Decision::Undecided(reason) => return self.make_without_form(call, &reason).await,
             }
         }
         Err(cancelled())
     }
 
-    async fn make_without_form(&self, mut call: ClientCall<'_>, reason: &str) -> Result<CallToolResponse, ErrorData> {
+    /// Makes a call whose user has closed the form: the result links an approval that identical calls share.
+    async fn make_without_form(&self, call: &mut ClientCall<'_>, reason: &str) -> Result<CallToolResponse, ErrorData> {
+        self.withdraw(call).await?;
         call.may_ask = false;
-        match self.make_once(&call).await? {
-            CallProgress::Ended(outcome) => call.undecided(&outcome, reason),
+        match self.make_once(call).await? {
+            CallProgress::Ended(outcome) if needs_approval(&outcome).is_some() => call.undecided(&outcome, reason),
+            // Decided elsewhere meanwhile.
+            CallProgress::Ended(outcome) => call.result(&outcome),
             CallProgress::Suspended(result) => Ok(result),
         }
+    }
+
+    /// Withdraws the approval of a form that was closed.
+    async fn withdraw(&self, call: &mut ClientCall<'_>) -> Result<(), ErrorData> {
+        let Some(own) = call.own_approval.take() else { return Ok(()) };
+        let withdrawn = self.hub.withdraw_approval(&call.request.principal.tenant, own.id()).await;
+        withdrawn.map_err(store_fault)
     }
 
     async fn make_once(&self, call: &ClientCall<'_>) -> Result<CallProgress, ErrorData> {
@@ -207,8 +223,7 @@ impl Calls {
 
     /// The approval that a call needs, if its user may be asked.
     async fn required_approval(&self, call: &ClientCall<'_>, outcome: &Outcome) -> Result<Option<Approval>, ErrorData> {
-        let error = outcome.error.as_ref().filter(|error| call.may_ask && error.kind == ErrorKind::ApprovalRequired);
-        let Some(id) = error.and_then(CallError::approval) else { return Ok(None) };
+        let Some(id) = needs_approval(outcome).filter(|_| call.may_ask) else { return Ok(None) };
         self.hub.approval(&call.request.principal.tenant, id).await.map_err(store_fault)
     }
 
@@ -305,6 +320,11 @@ impl Calls {
             Some(_) => Err(ErrorData::invalid_params(format!("`_meta.{IDEMPOTENCY_META}` is not a string"), None)),
         }
     }
+}
+
+/// The approval that a call needs.
+fn needs_approval(outcome: &Outcome) -> Option<ApprovalId> {
+    outcome.error.as_ref().filter(|error| error.kind == ErrorKind::ApprovalRequired).and_then(CallError::approval)
 }
 
 /// How far a call has come within one request.

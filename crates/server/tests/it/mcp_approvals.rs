@@ -197,6 +197,87 @@ async fn sessions_in_one_thread_decide_about_identical_calls_apart() {
     assert_eq!(paid.load(Ordering::Relaxed), 1);
 }
 
+/// A call of `pay` in the thread `t-1`.
+fn pay_in_thread(sum: i64) -> Value {
+    json!({"name": "pay", "arguments": {"sum": sum}, "_meta": {"dev.toolhub/threadId": "t-1"}})
+}
+
+/// More than there may be identical calls that wait for approval.
+const MANY: usize = 40;
+
+#[tokio::test]
+async fn forms_that_were_closed_or_left_take_no_place() {
+    let (fixture, paid) = paying_fixture().await;
+    let client = modern(&fixture.router);
+    for round in 0..MANY {
+        let asked = client.result("tools/call", pay_in_thread(1)).await;
+        assert_eq!(asked["resultType"], "input_required", "{round}: {asked}");
+        let mut closed = answered(&asked, &json!({"sum": 1}), &json!({"action": "cancel"}));
+        closed["_meta"] = pay_in_thread(1)["_meta"].clone();
+        let undecided = client.result("tools/call", closed).await;
+        assert!(undecided["_meta"]["dev.toolhub/approvalUrl"].is_string(), "{undecided}");
+    }
+    let pending = async || {
+        let pending = fixture.get("/api/v1/approvals?state=pending&limit=500").await.expect_status(200);
+        pending["items"].as_array().unwrap().len()
+    };
+    assert_eq!(pending().await, 1, "the one that the results have linked");
+    // A client that shows a form and never answers is not heard of again.
+    for round in 0..MANY {
+        let asked = client.result("tools/call", pay_in_thread(2)).await;
+        assert_eq!(asked["resultType"], "input_required", "{round}: {asked}");
+    }
+    let asked = client.result("tools/call", pay_in_thread(2)).await;
+    let mut allowed = answered(&asked, &json!({"sum": 2}), &once());
+    allowed["_meta"] = pay_in_thread(2)["_meta"].clone();
+    assert_eq!(text(&client.result("tools/call", allowed).await), "{\"paid\":2}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn forms_of_a_session_that_were_closed_or_cancelled_take_no_place() {
+    let (fixture, paid) = paying_fixture().await;
+    let client = modern(&fixture.router).initialize().await;
+    for round in 0..MANY {
+        let mut stream = client.open(&fixture, "pay", json!({"sum": 1})).await;
+        let form = next(&mut stream).await;
+        assert_eq!(form["method"], "elicitation/create", "{round}: {form}");
+        if round % 2 == 0 {
+            let closed = json!({"jsonrpc": "2.0", "id": form["id"], "result": {"action": "cancel"}});
+            assert_eq!(client.post(&closed).await.status, 202);
+            let undecided = next(&mut stream).await;
+            assert!(undecided["result"]["_meta"]["dev.toolhub/approvalUrl"].is_string(), "{undecided}");
+        } else {
+            let params = json!({"requestId": 1, "reason": "not needed"});
+            let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+            assert_eq!(client.post(&cancelled).await.status, 202);
+            while stream.next_chunk().await.is_some() {}
+        }
+    }
+    assert_eq!(paid.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_client_without_forms_does_not_wait_for_the_form_of_another() {
+    let (fixture, paid) = paying_fixture().await;
+    let (ann, plain) = (modern(&fixture.router), McpClient::modern(&fixture.router, "/mcp"));
+    let asked = ann.result("tools/call", pay_in_thread(1)).await;
+    let linked = plain.result("tools/call", pay_in_thread(1)).await;
+    let url = linked["_meta"]["dev.toolhub/approvalUrl"].as_str().unwrap();
+    let form = &asked["inputRequests"]["approval"]["params"]["_meta"]["dev.toolhub/approval"];
+    assert!(!url.ends_with(form.as_str().unwrap()), "{linked}");
+    let again = plain.result("tools/call", pay_in_thread(1)).await;
+    assert_eq!(again["_meta"]["dev.toolhub/approvalUrl"], url, "made again, it waits for the same approval");
+    // Each decision is for its own call.
+    let mut refused = answered(&asked, &json!({"sum": 1}), &refuse("not me"));
+    refused["_meta"] = pay_in_thread(1)["_meta"].clone();
+    assert!(text(&ann.result("tools/call", refused).await).contains("not me"));
+    let id = url.rsplit('/').next().unwrap();
+    fixture.post(&format!("/api/v1/approvals/{id}"), json!({"outcome": "proceed_once"})).await.expect_status(200);
+    assert_eq!(text(&plain.result("tools/call", pay_in_thread(1)).await), "{\"paid\":1}");
+    assert_eq!(paid.load(Ordering::Relaxed), 1);
+}
+
 #[tokio::test]
 async fn a_form_in_a_session_is_answered_by_a_key_that_may_approve_only() {
     let (fixture, paid) = paying_fixture().await;

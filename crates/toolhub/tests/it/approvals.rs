@@ -442,6 +442,25 @@ async fn always_is_for_this_tool_in_this_thread_and_for_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revoked_grant_leaves_no_unused_yes() {
+    let shop = shop().await;
+    let ask = async |qty| shop.order(qty).no_wait().await.error.unwrap().approval().unwrap();
+    let (always, once) = (ask(1).await, ask(2).await);
+    shop.resolve(once, ApprovalOutcome::ProceedOnce).await;
+    for outcome in [ApprovalOutcome::ProceedAlwaysTool, ApprovalOutcome::ProceedAlways] {
+        let id = if outcome == ApprovalOutcome::ProceedAlways { ask(3).await } else { always };
+        shop.resolve(id, outcome).await;
+        shop.order(1).no_wait().await.assert_success();
+        let grants = shop.hub.grants(&shop.tenant).await.unwrap();
+        shop.hub.revoke_grant(&shop.tenant, &grants[0].id).await.unwrap();
+        for qty in [1, 3] {
+            shop.order(qty).no_wait().await.assert_error(ErrorKind::ApprovalRequired);
+        }
+    }
+    shop.order(2).no_wait().await.assert_success();
+}
+
+#[tokio::test(start_paused = true)]
 async fn always_for_the_tool_holds_in_every_thread_until_the_tool_changes() {
     let shop = shop().await;
     let id = shop.order(1).no_wait().await.error.unwrap().approval().unwrap();

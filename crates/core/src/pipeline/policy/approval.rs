@@ -75,6 +75,10 @@ pub(super) async fn ask_for_approval(
                 }
             }
             Choice::Ask => break None,
+            Choice::Replace(stored) => {
+                approvals.close(stored.clone(), ApprovalState::Withdrawn).await?;
+                break None;
+            }
             Choice::Refuse(bound) => {
                 excess = Some(bound);
                 break None;
@@ -151,7 +155,8 @@ fn earlier_approval<'a>(
     let is_same_call = approval.call_id == call.id || (same_key && call.idempotency_key.is_some());
     let is_reserved =
         call.approval_reuse != ApprovalReuse::Only(approval.id) && engine.approvals.is_reserved(approval.id);
-    let is_excluded = !is_same_call && call.approval_reuse.excludes(approval.id, state == EarlierState::Pending);
+    let is_pending = state == EarlierState::Pending;
+    let is_excluded = !is_same_call && call.approval_reuse.excludes(approval.id, is_pending, approval.is_exclusive);
     EarlierApproval {
         request: stored,
         state,
@@ -159,6 +164,7 @@ fn earlier_approval<'a>(
         same_key,
         is_claimed: is_reserved || engine.live_calls.contains(approval.call_id),
         has_waiter: engine.approvals.has_waiter(approval.id),
+        is_exclusive: approval.is_exclusive,
         is_foreign: is_excluded || envelope.pending_approval().is_some_and(|pending_id| pending_id != approval.id),
     }
 }
@@ -188,6 +194,7 @@ fn new_approval(
         used_by: None,
         binding: binding.to_owned(),
         digest: digest::hash_json(&call.arguments.to_value()),
+        is_exclusive: call.approval_reuse.is_exclusive(),
     }
 }
 

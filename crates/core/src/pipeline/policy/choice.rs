@@ -17,6 +17,8 @@ pub(super) struct EarlierApproval<T> {
     pub(super) is_claimed: bool,
     /// A call on this node waits for its answer.
     pub(super) has_waiter: bool,
+    /// No other call joins it.
+    pub(super) is_exclusive: bool,
     /// This call may not use it, or had requested another one before a restart.
     pub(super) is_foreign: bool,
 }
@@ -60,6 +62,8 @@ pub(super) enum Choice<T> {
     Adopt(T),
     /// It makes a new request.
     Ask,
+    /// It makes a new request in the place of this one.
+    Replace(T),
     /// It is refused, because a new request would exceed this bound.
     Refuse(Bound),
 }
@@ -94,8 +98,13 @@ pub(super) fn choose<T: Copy>(earlier: &[EarlierApproval<T>], call: AskingCall) 
             EarlierState::Usable | EarlierState::Denied | EarlierState::Pending | EarlierState::Closed => {}
         }
     }
+    // The oldest request that no call can join and none waits for: its caller may never come back.
+    let is_abandoned = |earlier: &&EarlierApproval<T>| {
+        earlier.state == EarlierState::Pending && earlier.is_exclusive && !earlier.is_claimed && !earlier.has_waiter
+    };
     let new = if earlier.len() >= call.max_identical {
-        Choice::Refuse(Bound::IdenticalCalls)
+        let abandoned = earlier.iter().rfind(is_abandoned);
+        abandoned.map_or(Choice::Refuse(Bound::IdenticalCalls), |earlier| Choice::Replace(earlier.request))
     } else if !call.resumes && call.approvals_full {
         Choice::Refuse(Bound::Pending)
     } else {
@@ -117,6 +126,7 @@ mod tests {
             same_key: true,
             is_claimed: false,
             has_waiter: false,
+            is_exclusive: false,
             is_foreign: false,
         }
     }
@@ -133,9 +143,9 @@ mod tests {
     #[track_caller]
     fn check(requests: &[EarlierApproval<()>], call: AskingCall, expected: Choice<usize>) {
         let number = |(request, earlier): (usize, &EarlierApproval<()>)| {
-            let EarlierApproval { request: (), state, is_same_call, same_key, is_claimed, has_waiter, is_foreign } =
-                *earlier;
-            EarlierApproval { request, state, is_same_call, same_key, is_claimed, has_waiter, is_foreign }
+            let EarlierApproval { request: (), state, is_same_call, same_key, is_claimed, .. } = *earlier;
+            let EarlierApproval { has_waiter, is_exclusive, is_foreign, .. } = *earlier;
+            EarlierApproval { request, state, is_same_call, same_key, is_claimed, has_waiter, is_exclusive, is_foreign }
         };
         let numbered: Vec<_> = requests.iter().enumerate().map(number).collect();
         assert_eq!(choose(&numbered, call), expected);
@@ -198,6 +208,15 @@ mod tests {
         for call in [WAITS, resumed, full(WAITS)] {
             check(&[waited; MAX_IDENTICAL], call, identical);
         }
+        // Forms that callers were shown and that none of them has answered make room, the oldest first.
+        let form = EarlierApproval { is_exclusive: true, is_foreign: true, ..earlier(Pending) };
+        let open = EarlierApproval { is_claimed: true, ..form };
+        let answered = EarlierApproval { is_claimed: true, is_exclusive: true, ..earlier(Usable) };
+        let mut forms = [open; MAX_IDENTICAL];
+        check(&forms, WAITS, identical);
+        (forms[3], forms[7], forms[9]) = (form, form, answered);
+        check(&forms, WAITS, Choice::Replace(7));
+        check(&forms[1..], WAITS, Choice::Ask);
         check(&[waited; MAX_IDENTICAL - 1], WAITS, Choice::Ask);
         check(&[earlier(Pending); MAX_IDENTICAL], full(WAITS), Choice::Adopt(MAX_IDENTICAL - 1));
         check(&[waited], full(WAITS), Choice::Refuse(Bound::Pending));
