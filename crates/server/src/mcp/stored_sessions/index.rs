@@ -1,6 +1,9 @@
-//! The sessions in memory: how many each caller has, and which were used since their last write.
+//! The sessions in memory: how many each caller has, which were used since their last write, and which were not used for long.
+//!
+//! All of them and those of each caller are ordered by their last use, so that a session at a limit is created or refused without
+//! looking at the others.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::{BTreeSet, HashMap};
 
 use smol_str::SmolStr;
 use toolhub_core::{
@@ -15,9 +18,13 @@ use super::{CreateSessionError, RETENTION, SessionLimits, SessionOwner};
 #[derive(Default)]
 pub(super) struct SessionIndex {
     by_id: HashMap<SmolStr, IndexedSession>,
-    by_owner: CountByKey<SessionOwner>,
+    by_expiry: ByExpiry,
+    by_owner: HashMap<SessionOwner, ByExpiry>,
     by_tenant: CountByKey<Tenant>,
 }
+
+/// Sessions, the one that was not used for the longest time first.
+type ByExpiry = BTreeSet<(Timestamp, SmolStr)>;
 
 struct IndexedSession {
     owner: SessionOwner,
@@ -34,18 +41,20 @@ impl SessionIndex {
         limits: SessionLimits,
         now: Timestamp,
     ) -> Result<Option<(Tenant, SmolStr)>, CreateSessionError> {
-        if self.total() >= limits.total || self.count(owner) >= limits.per_caller {
-            self.remove_expired(now);
-        }
+        self.remove_expired(now);
         let has_share = |tenant: &Tenant| is_full(limits.total, limits.total, self.by_tenant.of(tenant));
+        let unused_since = now + RETENTION.saturating_sub(limits.idle);
         let mut replaced = None;
         if self.count(owner) >= limits.per_caller {
-            let unused = self.find_unused(|other| other == owner, limits.idle, now);
-            replaced = Some(unused.ok_or_else(|| CreateSessionError::TooManyOfCaller(self.count(owner)))?);
+            let unused = self.by_owner.get(owner).and_then(|sessions| unused(sessions, unused_since).next());
+            let unused = unused.ok_or_else(|| CreateSessionError::TooManyOfCaller(self.count(owner)))?;
+            replaced = Some((owner.tenant.clone(), unused.clone()));
         } else if self.total() >= limits.total {
             // A tenant keeps its share, whatever the others do.
-            let may_lose = |other: &SessionOwner| other.tenant == owner.tenant || has_share(&other.tenant);
-            replaced = self.find_unused(may_lose, limits.idle, now);
+            let may_lose = |tenant: &Tenant| *tenant == owner.tenant || has_share(tenant);
+            let unused = unused(&self.by_expiry, unused_since);
+            let mut unused = unused.filter_map(|id| Some((&self.by_id.get(id)?.owner.tenant, id)));
+            replaced = unused.find(|(tenant, _)| may_lose(tenant)).map(|(tenant, id)| (tenant.clone(), id.clone()));
             if replaced.is_none() && has_share(&owner.tenant) {
                 return Err(CreateSessionError::TooMany(self.total()));
             }
@@ -55,19 +64,6 @@ impl SessionIndex {
         }
         self.insert_stored(owner, id, now + RETENTION);
         Ok(replaced)
-    }
-
-    /// Of the sessions of these owners the one that was not used for the longest time, at least for `idle`.
-    fn find_unused(
-        &self,
-        is_candidate: impl Fn(&SessionOwner) -> bool,
-        idle: Duration,
-        now: Timestamp,
-    ) -> Option<(Tenant, SmolStr)> {
-        let sessions = self.by_id.iter().filter(|(_, entry)| is_candidate(&entry.owner));
-        let (id, oldest) = sessions.min_by_key(|(_, entry)| entry.expires)?;
-        let is_unused = oldest.expires <= now + RETENTION.saturating_sub(idle);
-        is_unused.then(|| (oldest.owner.tenant.clone(), id.clone()))
     }
 
     /// Adds a session of the store, unless it is known, and records its use.
@@ -80,35 +76,45 @@ impl SessionIndex {
 
     /// Adds a session whose row expires at this time.
     pub(super) fn insert_stored(&mut self, owner: &SessionOwner, id: &SmolStr, expires: Timestamp) {
-        let entry = IndexedSession { owner: owner.clone(), expires, is_written: true };
-        if self.by_id.insert(id.clone(), entry).is_none() {
-            self.by_owner.add(owner, 1);
-            self.by_tenant.add(&owner.tenant, 1);
-        }
+        self.remove(id);
+        self.by_id.insert(id.clone(), IndexedSession { owner: owner.clone(), expires, is_written: true });
+        self.by_expiry.insert((expires, id.clone()));
+        self.by_owner.entry(owner.clone()).or_default().insert((expires, id.clone()));
+        self.by_tenant.add(&owner.tenant, 1);
     }
 
     pub(super) fn touch(&mut self, id: &str, now: Timestamp) {
-        if let Some(entry) = self.by_id.get_mut(id) {
-            let expires = now + RETENTION;
-            if expires > entry.expires {
-                (entry.expires, entry.is_written) = (expires, false);
-            }
+        let (Some(entry), expires) = (self.by_id.get_mut(id), now + RETENTION) else { return };
+        if expires <= entry.expires {
+            return;
+        }
+        let before = (entry.expires, SmolStr::from(id));
+        (entry.expires, entry.is_written) = (expires, false);
+        for sessions in [Some(&mut self.by_expiry), self.by_owner.get_mut(&entry.owner)].into_iter().flatten() {
+            sessions.remove(&before);
+            sessions.insert((expires, before.1.clone()));
         }
     }
 
     pub(super) fn remove(&mut self, id: &str) {
-        if let Some(entry) = self.by_id.remove(id) {
-            self.by_owner.subtract(&entry.owner, 1);
-            self.by_tenant.subtract(&entry.owner.tenant, 1);
+        let Some((id, entry)) = self.by_id.remove_entry(id) else { return };
+        let ordered = (entry.expires, id);
+        self.by_expiry.remove(&ordered);
+        if let Some(sessions) = self.by_owner.get_mut(&entry.owner) {
+            sessions.remove(&ordered);
+            if sessions.is_empty() {
+                self.by_owner.remove(&entry.owner);
+            }
         }
+        self.by_tenant.subtract(&entry.owner.tenant, 1);
     }
 
     pub(super) fn count(&self, owner: &SessionOwner) -> usize {
-        self.by_owner.of(owner)
+        self.by_owner.get(owner).map_or(0, BTreeSet::len)
     }
 
     pub(super) fn total(&self) -> usize {
-        self.by_owner.total()
+        self.by_id.len()
     }
 
     /// The sessions that were used since their last write, with their new expiry. Forgets those that have expired.
@@ -128,14 +134,16 @@ impl SessionIndex {
     }
 
     fn remove_expired(&mut self, now: Timestamp) {
-        let Self { by_id, by_owner, by_tenant } = self;
-        by_id.retain(|_, entry| {
-            let is_live = entry.expires > now;
-            if !is_live {
-                by_owner.subtract(&entry.owner, 1);
-                by_tenant.subtract(&entry.owner.tenant, 1);
-            }
-            is_live
-        });
+        while let Some((expires, id)) = self.by_expiry.first()
+            && *expires <= now
+        {
+            let id = id.clone();
+            self.remove(&id);
+        }
     }
+}
+
+/// The sessions that expire at this time or before.
+fn unused(sessions: &ByExpiry, expires: Timestamp) -> impl Iterator<Item = &SmolStr> {
+    sessions.iter().take_while(move |(it, _)| *it <= expires).map(|(_, id)| id)
 }

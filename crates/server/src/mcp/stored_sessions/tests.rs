@@ -120,6 +120,30 @@ async fn one_tenant_cannot_take_the_sessions_of_the_others() {
 }
 
 #[tokio::test]
+async fn the_session_that_was_not_used_for_the_longest_time_makes_room_also_after_other_uses() {
+    let sessions = McpSessions::new(Arc::new(Memory::new()));
+    let limits = SessionLimits { total: 3, per_caller: 3, idle: HOUR * 2 };
+    let ann = owner("a", "ann");
+    let create = async |id: &str, hour: u32| sessions.create(&ann, &session(id, &ann), limits, at(hour)).await;
+    for (id, hour) in [("1", 0), ("2", 1), ("3", 2)] {
+        create(id, hour).await.unwrap();
+    }
+    sessions.touch("1", at(3));
+    assert_eq!(create("4", 3).await.unwrap().as_deref(), Some("2"));
+    assert!(sessions.remove(&ann, "3", at(3)).await.unwrap());
+    create("5", 3).await.unwrap();
+    for _ in 0..3 {
+        assert!(matches!(create("6", 4).await, Err(CreateSessionError::TooManyOfCaller(3))));
+    }
+    sessions.touch("4", at(4));
+    sessions.touch("5", at(5));
+    assert_eq!(create("7", 5).await.unwrap().as_deref(), Some("1"));
+    assert_eq!((sessions.total(), sessions.count(&ann)), (3, 3));
+    sessions.flush(at(50)).await.unwrap();
+    assert_eq!((sessions.total(), sessions.count(&ann)), (0, 0));
+}
+
+#[tokio::test]
 async fn what_cannot_be_stored_takes_no_place() {
     let sessions = McpSessions::new(Arc::new(Memory::new()));
     let ann = owner("a", "ann");
