@@ -34,8 +34,10 @@ use toolhub_types::{
 
 /// Delay before a store that did not answer is asked again.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The least time from one check of all offers to the next: servers may register many tools one after the other.
-const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The least time from one check of all offers to the next: servers may register many tools one after the other. It is shorter where
+/// removals are announced soon.
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The tools offered to a thread for one step. Make its calls [from](super::CallRequest::from_offer) these.
 #[derive(Clone)]
@@ -356,7 +358,10 @@ pub(super) async fn watch_offers(hub: Weak<Engine>, availability_changed: Arc<No
         tokio::time::sleep_until(earliest_check).await;
         let Some(engine) = hub.upgrade() else { return };
         if !engine.offers.is_empty() {
-            earliest_check = clock::deadline_after(engine.services.clock.instant(), MIN_CHECK_INTERVAL);
+            // A removal is noticed by one check and announced by another one.
+            let interval = engine.statuses.settings().rebind_delay / 4;
+            let interval = interval.clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
+            earliest_check = clock::deadline_after(engine.services.clock.instant(), interval);
         }
         next_check = ToolHub { engine }.notify_holders().await;
     }

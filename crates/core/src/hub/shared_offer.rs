@@ -23,8 +23,16 @@ impl ToolHub {
         self.hand_out(&self.engine.offers.shared.get(toolset))
     }
 
+    /// Whether [`shared_offer`](Self::shared_offer) has a tool of this name now. Cheap: looks at no other tool.
+    #[must_use]
+    pub fn is_in_shared_offer(&self, toolset: &Toolset, name: &str) -> bool {
+        let tool = self.get(name).filter(|_| toolset.contains(name));
+        tool.is_some_and(|tool| is_offered(&tool, &self.shared_status(&tool)))
+    }
+
     /// Says when [`shared_offer`](Self::shared_offer) should be read again: a tool was added, returned or has another definition,
-    /// or a tool has been withheld for `rebind_delay`. At most once a second, and once for several changes.
+    /// or a tool has been withheld for `rebind_delay`. At most once a second, with a `rebind_delay` under four seconds more often, and
+    /// once for several changes.
     #[must_use]
     pub fn watch_shared_offer(&self, toolset: &Toolset) -> OfferWatch {
         let view = self.engine.offers.shared.get(toolset);

@@ -6,7 +6,7 @@ use toolhub::{
     HubBuilder, HubChange, OfferWatch, SharedOffer, StatusScope, Toolset,
     ids::Caller,
     prelude::*,
-    status::ToolStatus,
+    status::{StatusSettings, ToolStatus},
     testing::{AssertOutcome, TestClock, scripted},
 };
 
@@ -97,6 +97,24 @@ async fn additions_are_heard_at_once_and_removals_if_they_last() {
     assert!(hears_within(&mut watch, 2).await, "another definition is a change");
     drop(hub);
     assert!(!watch.changed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn removals_are_heard_soon_after_a_short_rebind_delay() {
+    let delay = Duration::from_millis(200);
+    let settings = StatusSettings { rebind_delay: delay, ..StatusSettings::default() };
+    let tools = [plain("a"), plain("b"), plain("c")];
+    let hub = ToolHub::builder().clock(TestClock::new()).status(settings).tools(tools).build().await.unwrap();
+    let mut watch = hub.watch_shared_offer(&Toolset::all());
+    assert!(!hears_within(&mut watch, 5).await);
+    // One after the other: the check that announces the first delays the second only a little.
+    for tool in ["a", "b"] {
+        set(&hub, tool, ToolStatus::Maintenance).await;
+        let early = tokio::time::timeout(delay.mul_f32(0.9), watch.changed()).await;
+        assert!(early.is_err(), "{tool} is heard of too early");
+        let heard = tokio::time::timeout(Duration::from_millis(200), watch.changed()).await;
+        assert!(heard.is_ok(), "{tool} is heard of too late");
+    }
 }
 
 #[tokio::test(start_paused = true)]
