@@ -35,6 +35,11 @@ pub trait HostControl: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Waits until the [toolsets](Self::toolsets) change after this method was called. By default they never do.
+    fn toolsets_changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Creates and registers a tool from a definition received through the API: an object with its `name` and the
     /// fields of its kind. Commands are never accepted this way.
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod call;
+mod configured_toolset;
 mod endpoint;
 mod envelope;
 mod input;
@@ -26,5 +27,6 @@ mod stored_sessions;
 mod tool_list;
 mod updates;
 
+pub(crate) use configured_toolset::ConfiguredToolset;
 pub(crate) use endpoint::{EndlessStream, McpEndpoint};
-pub(crate) use request::McpRequest;
+pub(crate) use request::{McpAddress, McpRequest};

@@ -60,6 +60,8 @@ pub(crate) struct Daemon {
     startup_config: Arc<LoadedConfig>,
     /// The current config.
     loaded: Mutex<Arc<LoadedConfig>>,
+    /// Notified after each reload.
+    reloaded: tokio::sync::Notify,
     /// The API keys of the server, once it was created.
     keys: OnceLock<KeyRing>,
     /// Serializes config reloads and changes of tools.
@@ -133,6 +135,7 @@ impl Daemon {
             file: file.map(Path::to_owned),
             startup_config: local.loaded.clone(),
             loaded: Mutex::new(local.loaded.clone()),
+            reloaded: tokio::sync::Notify::new(),
             keys: OnceLock::new(),
             reload_lock: tokio::sync::Mutex::default(),
         };
@@ -255,6 +258,11 @@ impl HostControl for Daemon {
 
     fn toolsets(&self) -> Vec<NamedToolset> {
         agents::named_toolsets(&self.loaded().config.agents)
+    }
+
+    fn toolsets_changed(&self) -> BoxFuture<'_, ()> {
+        // Hears of reloads from now on, not only once it is polled.
+        Box::pin(self.reloaded.notified())
     }
 
     fn create_tool(&self, tool: Value) -> BoxFuture<'_, Result<(), ToolChangeError>> {

@@ -11,7 +11,7 @@ use axum::{
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolhub_core::{ErrorKind, Toolset, ids::ThreadId};
+use toolhub_core::{ErrorKind, Toolset};
 
 use super::{threads, toolsets};
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     connections::{Holder, StreamHolder},
     extract::{self, FromBody, FromParts, Params, Query},
     links::Links,
-    mcp::{EndlessStream, McpRequest},
+    mcp::{ConfiguredToolset, EndlessStream, McpAddress, McpRequest},
     operation::Operation,
     problem::{ApiResult, Code, Problem},
     route::Route,
@@ -136,13 +136,13 @@ async fn post_all(
     head: Head,
     Message(body): Message,
 ) -> ApiResult<Response> {
-    let target = (default_toolset(&app)?, None);
-    Ok(serve(&app, principal, target, head, body).await)
+    let address = default_address(&app)?;
+    Ok(serve(&app, principal, address, head, body).await)
 }
 
 async fn session_of_all(State(app): State<App>, principal: Principal, head: Head) -> ApiResult<Response> {
-    let target = (default_toolset(&app)?, None);
-    Ok(serve(&app, principal, target, head, Bytes::new()).await)
+    let address = default_address(&app)?;
+    Ok(serve(&app, principal, address, head, Bytes::new()).await)
 }
 
 async fn post_toolset(
@@ -152,8 +152,8 @@ async fn post_toolset(
     head: Head,
     Message(body): Message,
 ) -> ApiResult<Response> {
-    let target = (toolsets::find_named(&app, &path.toolset, Code::NOT_FOUND)?, None);
-    Ok(serve(&app, principal, target, head, body).await)
+    let address = toolset_address(&app, &path.toolset, Code::NOT_FOUND)?;
+    Ok(serve(&app, principal, address, head, body).await)
 }
 
 async fn session_of_toolset(
@@ -162,8 +162,8 @@ async fn session_of_toolset(
     Params(path): Params<ToolsetPath>,
     head: Head,
 ) -> ApiResult<Response> {
-    let target = (toolsets::find_named(&app, &path.toolset, Code::NOT_FOUND)?, None);
-    Ok(serve(&app, principal, target, head, Bytes::new()).await)
+    let address = toolset_address(&app, &path.toolset, Code::NOT_FOUND)?;
+    Ok(serve(&app, principal, address, head, Bytes::new()).await)
 }
 
 async fn post_thread(
@@ -173,9 +173,8 @@ async fn post_thread(
     head: Head,
     Message(body): Message,
 ) -> ApiResult<Response> {
-    let thread = threads::find(&app, &principal.tenant, &path.thread_id).await?;
-    let target = (default_toolset(&app)?, Some(thread.id));
-    Ok(serve(&app, principal, target, head, body).await)
+    let address = thread_address(&app, &principal, &path.thread_id).await?;
+    Ok(serve(&app, principal, address, head, body).await)
 }
 
 async fn session_of_thread(
@@ -184,20 +183,34 @@ async fn session_of_thread(
     Params(path): Params<ThreadAddress>,
     head: Head,
 ) -> ApiResult<Response> {
-    let thread = threads::find(&app, &principal.tenant, &path.thread_id).await?;
-    let target = (default_toolset(&app)?, Some(thread.id));
-    Ok(serve(&app, principal, target, head, Bytes::new()).await)
+    let address = thread_address(&app, &principal, &path.thread_id).await?;
+    Ok(serve(&app, principal, address, head, Bytes::new()).await)
 }
 
-/// The tools of an address that names no toolset.
-fn default_toolset(app: &App) -> ApiResult<Toolset> {
-    toolsets::find_toolset(app, app.settings().mcp.toolset.as_deref())
+/// The address that names nothing.
+fn default_address(app: &App) -> ApiResult<McpAddress> {
+    match &app.settings().mcp.toolset {
+        Some(name) => toolset_address(app, name, Code::INVALID_REQUEST),
+        None => Ok(McpAddress { toolset: Toolset::all(), configured: None, thread: None }),
+    }
+}
+
+/// The address of a toolset; a problem with this code if there is none.
+fn toolset_address(app: &App, name: &str, code: Code) -> ApiResult<McpAddress> {
+    let toolset = toolsets::find_named(app, name, code)?;
+    let configured = app.host_control().map(|host| ConfiguredToolset::new(name, host));
+    Ok(McpAddress { toolset, configured, thread: None })
+}
+
+async fn thread_address(app: &App, principal: &Principal, id: &str) -> ApiResult<McpAddress> {
+    let thread = threads::find_or_suggest(app, principal, id).await?;
+    Ok(McpAddress { thread: Some(thread.id), ..default_address(app)? })
 }
 
 async fn serve(
     app: &App,
     principal: Principal,
-    target: (Toolset, Option<ThreadId>),
+    address: McpAddress,
     Head { parts, mode, links }: Head,
     body: Bytes,
 ) -> Response {
@@ -206,7 +219,7 @@ async fn serve(
         return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
     }
     let request =
-        McpRequest::new(principal.clone(), target, links.base_url(), mode.unwrap_or(app.settings().mcp.mode), &parts);
+        McpRequest::new(principal.clone(), address, links.base_url(), mode.unwrap_or(app.settings().mcp.mode), &parts);
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {

@@ -11,6 +11,7 @@ use toolhub_core::{
     ErrorKind, ThreadError, ThreadInfo, ToolName,
     backend::{self, Partition, RowKey, Table},
     ids::{Tenant, ThreadId},
+    suggest,
 };
 
 use crate::{
@@ -24,6 +25,9 @@ use crate::{
 };
 
 const LIST_NAME: &str = "threads";
+/// How many ids an unknown one is answered with, and about how many are compared with it.
+const MAX_SUGGESTIONS: usize = 3;
+const MAX_COMPARED: usize = 1_000;
 
 pub(super) fn routes() -> Vec<Route> {
     let reads = Access::Needs(Scope::ToolsRead);
@@ -78,10 +82,41 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// The thread with this id, if the tenant has it.
 pub(super) async fn find(app: &App, tenant: &Tenant, id: &str) -> ApiResult<ThreadInfo> {
-    // An invalid id and another tenant's thread look the same as one that never existed.
-    let unknown = || Problem::new(Code::THREAD_NOT_FOUND, format!("there is no thread `{}`", truncate(id)));
-    let thread = ThreadId::new(id).map_err(|_| unknown())?;
-    app.hub().thread(tenant, &thread).await?.ok_or_else(unknown)
+    look_up(app, tenant, id).await?.ok_or_else(|| unknown(id))
+}
+
+async fn look_up(app: &App, tenant: &Tenant, id: &str) -> ApiResult<Option<ThreadInfo>> {
+    match ThreadId::new(id) {
+        Ok(id) => Ok(app.hub().thread(tenant, &id).await?),
+        Err(_) => Ok(None),
+    }
+}
+
+/// An invalid id and another tenant's thread look the same as one that never existed.
+fn unknown(id: &str) -> Problem {
+    Problem::new(Code::THREAD_NOT_FOUND, format!("there is no thread `{}`", truncate(id)))
+}
+
+/// Like [`find`]. The problem names close ids, if the caller may list threads.
+pub(super) async fn find_or_suggest(app: &App, principal: &Principal, id: &str) -> ApiResult<ThreadInfo> {
+    if let Some(thread) = look_up(app, &principal.tenant, id).await? {
+        return Ok(thread);
+    }
+    if !principal.has_scope(Scope::ToolsRead) {
+        return Err(unknown(id));
+    }
+    let (mut threads, mut after) = (Vec::new(), None);
+    while threads.len() < MAX_COMPARED {
+        let page = app.hub().threads(&principal.tenant, after).await?;
+        threads.extend(page.threads);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let id_text: String = id.chars().take(128).collect();
+    let closest = suggest::closest(&id_text, threads.iter().map(|thread| thread.id.as_str()), MAX_SUGGESTIONS);
+    Err(unknown(id).with_some("suggestions", (!closest.is_empty()).then_some(closest)))
 }
 
 /// Shortens client input for a message.

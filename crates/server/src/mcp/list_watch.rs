@@ -11,7 +11,10 @@ use toolhub_core::{
     ids::{Caller, ThreadId},
 };
 
-use super::{lists::is_visible, request::McpRequest, resource_updates::ResourceUpdates, result};
+use super::{
+    configured_toolset::ConfiguredToolset, lists::is_visible, request::McpRequest, resource_updates::ResourceUpdates,
+    result,
+};
 
 /// How long further changes are waited for after one: those of a thread and of all threads are announced one after the other.
 const SETTLE_TIME: Duration = Duration::from_millis(20);
@@ -40,6 +43,10 @@ pub(super) struct ListWatch {
     /// What its client may see.
     hub: ToolHub,
     toolset: Toolset,
+    /// Where the toolset comes from.
+    configured: Option<ConfiguredToolset>,
+    /// Whether the config has the toolset no more.
+    is_removed: bool,
     caller: Caller,
 }
 
@@ -82,6 +89,8 @@ impl ListWatch {
             updates,
             hub: hub.clone(),
             toolset: request.toolset.clone(),
+            configured: request.configured.clone(),
+            is_removed: false,
             caller: request.principal.caller.clone(),
         };
         watch.resubscribe();
@@ -97,13 +106,19 @@ impl ListWatch {
         self.updates.resubscribe(hub, is_visible);
     }
 
-    /// Waits for a change. Returns `None` when the hub is gone.
+    /// Waits for a change. Returns `None` when the hub is gone, or after the toolset was removed.
     pub(super) async fn changed(&mut self) -> Option<ListChange> {
         if let Some(change) = self.pending.pop() {
             return Some(change);
         }
+        if self.is_removed {
+            return None;
+        }
         loop {
             tokio::select! {
+                toolset = changed_toolset(self.configured.as_ref(), &self.toolset) => {
+                    return Some(self.replace_toolset(toolset).await);
+                }
                 is_open = self.tools.next_change() => {
                     return (is_open && self.tools.settle().await).then_some(ListChange::Tools);
                 }
@@ -123,9 +138,40 @@ impl ListWatch {
             }
         }
     }
+
+    /// Goes on with the toolset as the config has it now.
+    async fn replace_toolset(&mut self, toolset: Option<Toolset>) -> ListChange {
+        self.is_removed = toolset.is_none();
+        if let Some(toolset) = toolset {
+            self.tools.replace_toolset(&self.hub, &toolset).await;
+            self.toolset = toolset;
+            self.resubscribe();
+            // What can be read depends on the toolset, too.
+            let lists = self.hub.lists();
+            self.pending.extend((!lists.prompts().is_empty()).then_some(ListChange::Prompts));
+            self.pending.extend((!lists.resources().is_empty()).then_some(ListChange::Resources));
+        }
+        ListChange::Tools
+    }
+}
+
+/// Waits until a toolset is another one; returns `None` when it does not exist any more.
+async fn changed_toolset(configured: Option<&ConfiguredToolset>, known: &Toolset) -> Option<Toolset> {
+    match configured {
+        Some(configured) => configured.changed_from(known).await,
+        None => std::future::pending().await,
+    }
 }
 
 impl ToolsWatch {
+    async fn replace_toolset(&mut self, hub: &ToolHub, toolset: &Toolset) {
+        self.shared = hub.watch_shared_offer(toolset);
+        if let Some(thread) = &mut self.thread {
+            thread.options = OfferOptions::from(toolset.clone());
+            thread.is_outdated = !thread.rebind().await;
+        }
+    }
+
     /// Waits for further changes of a burst. Returns `false` when the hub is gone.
     async fn settle(&mut self) -> bool {
         while let Ok(is_open) = tokio::time::timeout(SETTLE_TIME, self.next_change()).await {

@@ -13,14 +13,25 @@ use toolhub_core::{
     ids::ThreadId,
 };
 
-use super::session::Session;
+use super::{configured_toolset::ConfiguredToolset, session::Session};
 use crate::{audit, request_info::RequestInfo, scope::Principal, settings::McpMode};
+
+/// What the address of a request names.
+pub(crate) struct McpAddress {
+    /// Its tools at the time of the request.
+    pub(crate) toolset: Toolset,
+    /// Where these come from, unless they are all.
+    pub(crate) configured: Option<ConfiguredToolset>,
+    pub(crate) thread: Option<ThreadId>,
+}
 
 /// A request to the MCP endpoint.
 pub(crate) struct McpRequest {
     pub(crate) principal: Principal,
     /// The tools of the address.
     pub(crate) toolset: Toolset,
+    /// Where these come from, unless they are all.
+    pub(super) configured: Option<ConfiguredToolset>,
     /// The thread of the address.
     pub(crate) thread: Option<ThreadId>,
     /// How the tools are shown.
@@ -37,13 +48,13 @@ pub(crate) struct McpRequest {
 impl McpRequest {
     pub(crate) fn new(
         principal: Principal,
-        (toolset, thread): (Toolset, Option<ThreadId>),
+        McpAddress { toolset, configured, thread }: McpAddress,
         base_url: String,
         mode: McpMode,
         parts: &Parts,
     ) -> Self {
         let (path, info) = (parts.uri.path().to_owned(), parts.extensions.get::<RequestInfo>().cloned());
-        Self { principal, toolset, thread, mode, session: None, base_url, path, info }
+        Self { principal, toolset, configured, thread, mode, session: None, base_url, path, info }
     }
 
     /// An entry of the audit log about something that the request did.

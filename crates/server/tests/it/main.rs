@@ -40,6 +40,7 @@ mod mcp_search;
 mod mcp_sessions;
 mod mcp_streams;
 mod mcp_tasks;
+mod mcp_toolsets;
 mod state_artifacts;
 mod state_entries;
 mod state_pages;

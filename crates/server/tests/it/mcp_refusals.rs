@@ -143,7 +143,15 @@ async fn every_method_refuses_callers_that_may_not_use_it() {
             }
             let in_thread = "/mcp/t/known";
             assert_ne!(send(&keys.own, &own, in_thread).await.status, 404, "{case}");
-            send(&keys.foreign, &own, in_thread).await.expect_problem(404, "thread_not_found");
+            let unknown = send(&keys.foreign, &own, in_thread).await.expect_problem(404, "thread_not_found");
+            assert!(unknown["suggestions"].is_null(), "of another tenant: {unknown}");
+            if scope.is_none_or(|scope| Some(scope) == READ) {
+                let close = send(&keys.own, &own, "/mcp/t/knwon").await.expect_problem(404, "thread_not_found");
+                assert_eq!(close["suggestions"], json!(["known"]), "{case}");
+                // Threads are listed for keys with the scope `tools:read`.
+                let close = send(&keys.caller, &caller, "/mcp/t/knwon").await.expect_problem(404, "thread_not_found");
+                assert!(close["suggestions"].is_null(), "{case}: {close}");
+            }
         }
     }
 

@@ -84,6 +84,7 @@ impl Daemon {
         }
         self.hub.emit_config_reloaded(&changed, plan.needs_restart.clone());
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        self.reloaded.notify_waiters();
         Ok(ReloadReport {
             added: plan.added,
             replaced: plan.replaced,

@@ -156,3 +156,25 @@ fn a_session_goes_on_after_the_server_was_killed_during_its_calls() {
         server = start();
     }
 }
+
+#[test]
+fn a_reload_that_removes_a_toolset_is_announced_to_its_sessions_and_ends_their_streams() {
+    let (folder, server) = start("[toolsets.basic]\ntools = [\"counter\"]\n");
+    let mut connection = HttpConnection::connect(server.port);
+    let session = initialize(&mut connection).header("mcp-session-id").expect("a session").to_owned();
+    let stream = thread::scope(|scope| {
+        let stream = scope.spawn(|| {
+            let headers = format!(
+                "accept: text/event-stream\r\nmcp-protocol-version: 2025-11-25\r\nmcp-session-id: {session}\r\n"
+            );
+            HttpConnection::connect(server.port).send("GET /mcp/basic", &headers, "")
+        });
+        while !connection.send("GET /metrics", "", "").text.contains("toolhub_mcp_listeners 1") {
+            thread::yield_now();
+        }
+        folder.write("toolhub.toml", TOOLS);
+        assert_eq!(connection.send("POST /api/v1/reload", "", "").json()["sections"], json!(["toolsets"]));
+        stream.join().expect("the stream ends")
+    });
+    assert!(stream.status == 200 && stream.text.contains("notifications/tools/list_changed"), "{}", stream.text);
+}
