@@ -16,6 +16,7 @@ use tokio_util::sync::DropGuard;
 use toolhub_core::{
     BoxFuture, CallHandle, CallReceipt, CallRequest, CancellationToken, INPUT_TIMEOUT, InputHandler, InputKind,
     InputRequest, Outcome,
+    clock::{Clock, SystemClock, Timestamp},
 };
 
 #[cfg(test)]
@@ -36,6 +37,8 @@ pub(crate) struct InteractiveCall {
     /// The requests without an answer, by the keys that the caller knows.
     open: BTreeMap<String, OpenRequest>,
     last_key: u64,
+    /// When it last began or ceased to wait for answers.
+    changed_at: Option<Timestamp>,
     /// Answers that came with the call, before its tool has asked.
     early: Map<String, Value>,
     missing: Arc<MissingInput>,
@@ -57,6 +60,7 @@ pub(crate) enum CallStep {
 struct OpenRequest {
     request: InputRequest,
     asked_at: Instant,
+    asked_at_time: Timestamp,
     answer: oneshot::Sender<Value>,
 }
 
@@ -75,7 +79,8 @@ impl InputHandler for InputQueue {
     fn answer(&self, request: InputRequest) -> BoxFuture<'_, Option<Value>> {
         let (answer, answered) = oneshot::channel();
         // A full or closed queue declines.
-        let queued = self.queue.try_send(OpenRequest { request, asked_at: Instant::now(), answer });
+        let (asked_at, asked_at_time) = (Instant::now(), SystemClock.now());
+        let queued = self.queue.try_send(OpenRequest { request, asked_at, asked_at_time, answer });
         Box::pin(async move {
             queued.ok()?;
             answered.await.ok()
@@ -98,6 +103,7 @@ impl InteractiveCall {
             incoming,
             open: BTreeMap::new(),
             last_key: 0,
+            changed_at: None,
             early: Map::new(),
             missing,
             is_detached: false,
@@ -152,10 +158,15 @@ impl InteractiveCall {
         &mut self.handle
     }
 
+    /// When it last began or ceased to wait for answers, if it ever did.
+    pub(crate) fn changed_at(&self) -> Option<Timestamp> {
+        self.changed_at
+    }
+
     /// Waits until the call has ended, or its tool asks for something. Requests that were not answered are returned again. Cancel
     /// safe; must not be called again after the call has ended.
     pub(crate) async fn next(&mut self) -> CallStep {
-        self.open.retain(|_, open| !open.answer.is_closed());
+        self.remove_open(|_, open| open.answer.is_closed());
         loop {
             // A tool that asks for several things at once gets them in one round trip.
             while let Ok(request) = self.incoming.try_recv() {
@@ -179,22 +190,37 @@ impl InteractiveCall {
 
     /// Gives the answers of the caller, by key. Unknown keys are ignored.
     pub(crate) fn answer(&mut self, answers: Map<String, Value>) {
+        let before = self.open.len();
         for (key, answer) in answers {
             if let Some(open) = self.open.remove(&key) {
                 // Without a receiver the request has timed out or the call has ended.
                 let _ = open.answer.send(answer);
             }
         }
+        self.note_removed(before);
     }
 
     /// Declines requests, by key.
     pub(crate) fn decline(&mut self, keys: &[String]) {
-        self.open.retain(|key, _| !keys.contains(key));
+        self.remove_open(|key, _| keys.contains(key));
     }
 
     /// Declines all open requests.
     pub(crate) fn decline_all(&mut self) {
-        self.open.clear();
+        self.remove_open(|_, _| true);
+    }
+
+    fn remove_open(&mut self, is_removed: impl Fn(&String, &OpenRequest) -> bool) {
+        let before = self.open.len();
+        self.open.retain(|key, open| !is_removed(key, open));
+        self.note_removed(before);
+    }
+
+    /// Notes the time if the last of this many requests was removed.
+    fn note_removed(&mut self, before: usize) {
+        if before > 0 && self.open.is_empty() {
+            self.changed_at = Some(SystemClock.now());
+        }
     }
 
     /// When the first open request is declined, if it is not answered before.
@@ -226,7 +252,12 @@ impl InteractiveCall {
         match self.early.remove(&key).filter(Value::is_object) {
             // Without a receiver the call has ended.
             Some(answer) => drop(open.answer.send(answer)),
-            None => drop(self.open.insert(key, open)),
+            None => {
+                if self.open.is_empty() {
+                    self.changed_at = Some(open.asked_at_time);
+                }
+                self.open.insert(key, open);
+            }
         }
     }
 }

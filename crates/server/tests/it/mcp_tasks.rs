@@ -129,9 +129,56 @@ async fn a_task_whose_tool_asks_gets_the_answer_of_its_client() {
     let asked = until(&ann, &task, "input_required").await;
     let (key, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(request["params"]["message"], "Name?");
+    // As the protocol says, answers to what is not asked are ignored: they may have been sent twice.
+    let other = json!({"other": {"action": "accept", "content": {"name": "Eve"}}});
+    ann.result("tasks/update", json!({"taskId": task["taskId"], "inputResponses": other})).await;
     let answer = json!({key.as_str(): {"action": "accept", "content": {"name": "Ann"}}});
     ann.result("tasks/update", json!({"taskId": task["taskId"], "inputResponses": answer})).await;
     assert_eq!(text(&until(&ann, &task, "completed").await["result"]), "Ann");
+}
+
+#[tokio::test]
+async fn a_task_says_when_its_status_changed() {
+    let fixture = api_fixture().await;
+    let gate = fixture.release.clone();
+    let ask = dynamic("ask", json!({"type": "object"}), move |_: Value, context: CallContext| {
+        let gate = gate.clone();
+        async move {
+            let name = ask_after(gate.clone(), context).await?;
+            gate.acquire().await.map_err(|_| ToolError::new("the gate is gone"))?.forget();
+            Ok::<_, ToolError>(name)
+        }
+    });
+    fixture.hub.register(ask).unwrap();
+    let (ann, key) = make_key("ann", "a", &ALL);
+    let ann = client(&router(&fixture, SOON, &[ann]), &key);
+    let mut times: Vec<String> = Vec::new();
+    // Status changes are in different milliseconds.
+    let mut changed = async |task: &Value| {
+        times.push(task["lastUpdatedAt"].as_str().unwrap().to_owned());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let task = ann.call("ask", json!({})).await;
+    changed(&task).await;
+    fixture.release.add_permits(1);
+    let asked = until(&ann, &task, "input_required").await;
+    changed(&asked).await;
+    let again = until(&ann, &task, "input_required").await;
+    assert_eq!(again["lastUpdatedAt"], asked["lastUpdatedAt"], "reading changes nothing");
+    let (key, _) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    let answer = json!({key.as_str(): {"action": "accept", "content": {"name": "Ann"}}});
+    ann.result("tasks/update", json!({"taskId": task["taskId"], "inputResponses": answer})).await;
+    changed(&until(&ann, &task, "working").await).await;
+    fixture.release.add_permits(1);
+    changed(&until(&ann, &task, "completed").await).await;
+    assert!(times.is_sorted_by(|before, after| before < after), "{times:?}");
+
+    let order = ann.call("order", json!({"what": "tea"})).await;
+    let approval = json!({"action": "accept", "content": {"decision": "proceed_once"}});
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    ann.result("tasks/update", json!({"taskId": order["taskId"], "inputResponses": {"approval": approval}})).await;
+    let done = until(&ann, &order, "completed").await;
+    assert!(done["lastUpdatedAt"].as_str() > order["lastUpdatedAt"].as_str(), "{done}");
 }
 
 /// Adds a tool `greet` that asks for a name, under the key `who`, and then waits for the gate.

@@ -22,6 +22,7 @@ use serde_json::Value;
 use tokio_util::sync::DropGuard;
 use toolhub_core::{
     CallReceipt, CallRecord, CallRequest, InputKind, InputRequest, Status,
+    clock::Timestamp,
     count_by_key::{CountByKey, is_full},
     ids::{ApprovalId, CallId, Tenant},
 };
@@ -191,14 +192,8 @@ impl Calls {
         context: &RequestContext<RoleServer>,
         is_minted: bool,
     ) -> Result<GetTaskResult, ErrorData> {
-        let opened = record.opened_at;
-        let ended = record.outcome.as_ref().map(|outcome| opened + outcome.duration);
-        let mut task = Task::new(
-            record.id.to_string(),
-            TaskStatus::Working,
-            opened.to_string(),
-            ended.unwrap_or(opened).to_string(),
-        );
+        let created_at = record.opened_at.to_string();
+        let mut task = Task::new(record.id.to_string(), TaskStatus::Working, created_at.clone(), created_at);
         task.ttl_ms = u64::try_from(self.hub.call_retention().as_millis()).ok();
         task.poll_interval_ms = Some(POLL_INTERVAL_MS);
         let payload = match &record.outcome {
@@ -218,10 +213,24 @@ impl Calls {
                 self.open_payload(record, request, context).await?
             }
         };
+        // Last, because looking for what a task waits for may find that it waits no more.
+        task.last_updated_at = self.last_change(record, request).await?.to_string();
         let mut described = GetTaskResult::new(DetailedTask::new(task, payload));
         let minted = record.thread.as_ref().filter(|_| is_minted);
         described.meta = result::task_meta(awaited_approval(record), minted, request);
         Ok(described)
+    }
+
+    /// When the status of a task changed last: it ended, its approval was requested or decided, or its tool asked or was answered.
+    async fn last_change(&self, record: &CallRecord, request: &McpRequest) -> Result<Timestamp, ErrorData> {
+        let ended = record.outcome.as_ref().map(|outcome| record.opened_at + outcome.duration);
+        let approval = match record.approval {
+            Some(id) => self.hub.approval(&request.principal.tenant, id).await.map_err(store_fault)?,
+            None => None,
+        };
+        let decided = approval.map(|approval| approval.answer.map_or(approval.asked_at, |answer| answer.at));
+        let asked = self.tasks.lock().by_id.get(&record.id).and_then(|(_, call)| call.changed_at());
+        Ok([decided, asked, ended].into_iter().flatten().fold(record.opened_at, Ord::max))
     }
 
     /// The form about the approval that a task waits for, if its caller may decide it.
