@@ -159,28 +159,29 @@ impl HubLists {
         Some(ReadCall { tool: lists.readers.completion.clone()?, arguments: arguments.into() })
     }
 
-    /// The source of a resource, and its URI there.
-    pub(crate) fn locate(&self, uri: &str) -> Option<ResourceKey> {
-        let of =
-            |source: &SmolStr| ResourceKey { source: source.clone(), uri: merge::original_uri(source, uri).into() };
+    /// The source of a resource that is listed or fits a template, and its URI there.
+    pub(crate) fn locate_listed(&self, uri: &str) -> Option<ResourceKey> {
         if let Some(source) = self.uri_sources.get(uri) {
-            return Some(of(source));
+            return Some(key_in(source, uri));
         }
         let fitting = self.template_sources.iter().filter(|(template, _)| {
             uri_template::matches(template, uri) && ownership::is_of_hub(template) == ownership::is_of_hub(uri)
         });
         // The most specific one, by its fixed text; of equal ones the first.
-        if let Some((_, source)) =
-            fitting.max_by_key(|(template, _)| (uri_template::literal_length(template), Reverse(*template)))
-        {
-            return Some(of(source));
-        }
-        if ownership::is_of_hub(uri) {
-            return None;
+        let (_, source) =
+            fitting.max_by_key(|(template, _)| (uri_template::literal_length(template), Reverse(*template)))?;
+        Some(key_in(source, uri))
+    }
+
+    /// The source of a resource, and its URI there. What no source lists belongs to the only one that has resources.
+    fn locate(&self, uri: &str) -> Option<ResourceKey> {
+        let listed = self.locate_listed(uri);
+        if listed.is_some() || ownership::is_of_hub(uri) {
+            return listed;
         }
         let mut with_resources = self.sources.iter().filter(|(_, lists)| lists.readers.resource.is_some());
         match (with_resources.next(), with_resources.next()) {
-            (Some((source, _)), None) => Some(of(source)),
+            (Some((source, _)), None) => Some(key_in(source, uri)),
             _ => None,
         }
     }
@@ -189,6 +190,10 @@ impl HubLists {
         let lists = self.sources.get(self.prompt_sources.get(name)?)?;
         lists.prompts.get(name).map(|prompt| (prompt.name.as_str(), &**lists))
     }
+}
+
+fn key_in(source: &SmolStr, uri: &str) -> ResourceKey {
+    ResourceKey { source: source.clone(), uri: merge::original_uri(source, uri).into() }
 }
 
 /// Says when a list has changed; see [`ToolHub::watch_lists`](crate::ToolHub::watch_lists).

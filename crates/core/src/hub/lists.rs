@@ -23,8 +23,8 @@ pub struct ResourceSubscription {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscribeError {
-    /// No source has it.
-    #[error("no source has this resource")]
+    /// No source lists it.
+    #[error("no source lists this resource")]
     NotFound,
     /// Too many resources of its source have subscriptions.
     #[error("too many resources of this source are subscribed to")]
@@ -74,9 +74,9 @@ impl ToolHub {
     /// Subscribes to changes of a resource. All tenants hear of the changes that the source reports.
     ///
     /// # Errors
-    /// When no source has it, or too many are subscribed to; each tenant has a share that others cannot take.
+    /// When no source lists it or has a template that it fits, or too many are subscribed to; each tenant has a share that others cannot take.
     pub fn subscribe_resource(&self, tenant: &Tenant, uri: &str) -> Result<ResourceSubscription, SubscribeError> {
-        let key = self.lists().locate(uri).ok_or(SubscribeError::NotFound)?;
+        let key = self.lists().locate_listed(uri).ok_or(SubscribeError::NotFound)?;
         let changes = self.engine.source_lists.watches.add(tenant, &key).ok_or(SubscribeError::TooMany)?;
         self.report_watched_resources(&key.source);
         let (changes, tenant) = (Some(changes), tenant.clone());

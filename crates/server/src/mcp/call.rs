@@ -18,9 +18,7 @@ use rmcp::{
 use serde_json::{Map, Value};
 use toolhub_core::{
     Approval, ApprovalState, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, Outcome,
-    Sealer, ToolHub, TraceContext,
-    backend::StoreError,
-    ids::ApprovalId,
+    Sealer, ToolHub, TraceContext, backend::StoreError, ids::ApprovalId,
 };
 
 use client_call::ClientCall;

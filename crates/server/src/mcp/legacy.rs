@@ -64,7 +64,11 @@ impl Legacy {
     async fn initialize(&self, request: &McpRequest, id: RequestId, mut params: InitializeRequestParams) -> Response {
         let _timer = self.server.meters().time("initialize");
         let answer = match self.server.negotiate_initialize(&params) {
-            Ok(answer) => answer,
+            Ok(mut answer) => {
+                // Tasks, the only extension, came with the modern era.
+                answer.capabilities.extensions = None;
+                answer
+            }
             Err(error) => return Json(ServerJsonRpcMessage::error(error, Some(id))).into_response(),
         };
         params.protocol_version = answer.protocol_version.clone();

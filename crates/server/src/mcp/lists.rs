@@ -147,14 +147,21 @@ impl Lists<'_> {
     pub(super) async fn complete(&self, params: CompleteRequestParams) -> Result<CompleteResult, ErrorData> {
         let argument = serde_json::to_value(&params.argument).unwrap_or_default();
         let context = params.context.as_ref().and_then(|context| serde_json::to_value(context).ok());
-        let call = self.visible(|lists| match &params.r#ref {
-            Reference::Prompt(prompt) => lists.complete(CompletionTarget::Prompt(&prompt.name), argument, context),
-            Reference::Resource(resource) => {
-                lists.complete(CompletionTarget::ResourceTemplate(&resource.uri), argument, context)
+        let (target, is_known, text) = match &params.r#ref {
+            Reference::Prompt(prompt) => {
+                let is_known = self.visible(|lists| lists.get_prompt(&prompt.name, Default::default())).is_some();
+                (Some(CompletionTarget::Prompt(&prompt.name)), is_known, format!("prompt `{}`", truncate(&prompt.name)))
             }
-            _ => None,
-        });
-        match call {
+            Reference::Resource(resource) => {
+                let text = format!("resource template `{}`", truncate(&resource.uri));
+                (Some(CompletionTarget::ResourceTemplate(&resource.uri)), self.has_template(&resource.uri), text)
+            }
+            _ => (None, false, "reference of this type".to_owned()),
+        };
+        if !is_known {
+            return Err(ErrorData::invalid_params(format!("there is no {text}"), None));
+        }
+        match target.and_then(|target| self.visible(|lists| lists.complete(target, argument, context))) {
             // A server that completes nothing has no suggestions.
             None => Ok(CompleteResult::default()),
             // The protocol has no questions about completions.
@@ -166,6 +173,14 @@ impl Lists<'_> {
                 .map_err(|error| read_error(&error))
                 .and_then(parse),
         }
+    }
+
+    /// Whether the address has this template, or a resource of this address: both can be completed.
+    fn has_template(&self, uri: &str) -> bool {
+        let lists = self.hub.lists();
+        let is_listed = lists.templates().iter().any(|template| template.uri_template == uri)
+            || lists.resources().iter().any(|resource| resource.uri == uri);
+        uri == format!("{ARTIFACTS}{{id}}") || is_listed && self.is_visible(lists.read_resource(uri).as_ref())
     }
 
     /// The call that reads something, if the address has it.

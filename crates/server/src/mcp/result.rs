@@ -65,13 +65,9 @@ pub(super) fn refused(reason: String) -> CallToolResult {
 
 /// A call that did not succeed.
 fn refusal(outcome: &Outcome, error: &CallError, request: &McpRequest) -> CallToolResult {
-    let mut text = outcome.model_text().into_owned();
-    let approval = error.approval().filter(|_| error.kind == ErrorKind::ApprovalRequired);
-    if let Some(approval) = approval {
-        text.push_str(&format!("\nApproval: {approval}."));
-    }
-    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
-    if let Some(approval) = approval {
+    // The text of a call that needs approval names the approval.
+    let mut result = CallToolResult::error(vec![ContentBlock::text(outcome.model_text().into_owned())]);
+    if let Some(approval) = error.approval().filter(|_| error.kind == ErrorKind::ApprovalRequired) {
         let url = approval_url(approval, request);
         let link = json!({
             "type": "resource_link", "uri": url, "name": approval, "title": "Decide about this call",

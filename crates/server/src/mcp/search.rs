@@ -155,10 +155,10 @@ async fn found(
     let visible = tools.visible(request, thread).await?;
     let limit = search.limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND);
     let index = tools.index();
-    let found = index.search(&search.query, limit, |name| visible.contains(name));
+    let found = index.search(&search.query, limit, |name| visible.get(name, thread).is_some());
     let found: Vec<Value> = found
         .into_iter()
-        .filter_map(|name| tools.get(name))
+        .filter_map(|name| visible.get(name, thread))
         .map(|tool| {
             let description = tool.description.as_deref().unwrap_or_default();
             json!({"name": tool.name, "description": summary(description)})
@@ -177,8 +177,7 @@ async fn described(
     request: &McpRequest,
     thread: Option<&ThreadId>,
 ) -> Result<CallToolResult, ErrorData> {
-    let visible = tools.list(request, thread).await?;
-    match visible.iter().find(|tool| tool.name == name) {
+    match tools.visible(request, thread).await?.get(name, thread) {
         Some(tool) => Ok(CallToolResult::structured(json!(tool))),
         None => {
             let closest = tools.closest(request, name);

@@ -37,11 +37,15 @@ use super::{
 };
 use crate::{
     audit::Audit,
+    cursor,
     settings::{McpMode, Settings},
 };
 
 /// How long a client may use a list of tools without asking again, in milliseconds.
 const LIST_TTL_MS: u64 = 60_000;
+
+/// The list that cursors of tools belong to.
+const TOOLS: &str = "tools/list";
 
 /// Number of tools of a page. Large, because many clients read the first page only.
 const PAGE_SIZE: usize = 1_000;
@@ -152,12 +156,16 @@ impl ServerHandler for HubServer {
         self.handle("tools/list", async {
             let request = McpRequest::of(&context)?;
             let thread = call::named_thread(&request, &context.meta)?;
-            let tools = match request.mode {
-                McpMode::List => self.0.tools.list(&request, thread.as_ref()).await?,
+            let after = params.and_then(|params| params.cursor).map(|cursor| cursor::decode(TOOLS, &cursor));
+            let after = after.map(|position| position.ok_or_else(unknown_cursor)).transpose()?;
+            let mut tools = match request.mode {
+                McpMode::List => self.0.tools.list(&request, thread.as_ref(), after.as_deref(), PAGE_SIZE + 1).await?,
                 McpMode::Search => search::tools(),
             };
-            let (page, next) = page_of(tools, params.and_then(|params| params.cursor).as_deref());
-            let mut list = ListToolsResult::with_all_items(page);
+            let has_more = tools.len() > PAGE_SIZE;
+            tools.truncate(PAGE_SIZE);
+            let next = tools.last().filter(|_| has_more).map(|tool| cursor::encode(TOOLS, &tool.name));
+            let mut list = ListToolsResult::with_all_items(tools);
             list.next_cursor = next;
             (list.ttl_ms, list.cache_scope) = (Some(LIST_TTL_MS), Some(CacheScope::Private));
             Ok(list)
@@ -189,11 +197,12 @@ impl ServerHandler for HubServer {
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         self.handle("resources/list", async {
             let request = McpRequest::of(&context)?;
+            first_page_only(params)?;
             let list = ListResourcesResult::with_all_items(self.lists(&request, &context).resources());
             Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
         })
@@ -202,11 +211,12 @@ impl ServerHandler for HubServer {
 
     async fn list_resource_templates(
         &self,
-        _: Option<PaginatedRequestParams>,
+        params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         self.handle("resources/templates/list", async {
             let request = McpRequest::of(&context)?;
+            first_page_only(params)?;
             let list = ListResourceTemplatesResult::with_all_items(self.lists(&request, &context).templates());
             Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
         })
@@ -256,11 +266,12 @@ impl ServerHandler for HubServer {
 
     async fn list_prompts(
         &self,
-        _: Option<PaginatedRequestParams>,
+        params: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         self.handle("prompts/list", async {
             let request = McpRequest::of(&context)?;
+            first_page_only(params)?;
             let list = ListPromptsResult::with_all_items(self.lists(&request, &context).prompts());
             Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
         })
@@ -348,15 +359,16 @@ async fn save_settings(session: &Session) -> Result<(), ErrorData> {
     session.save_settings().await.map_err(|error| result::fault(&CallError::from(error)))
 }
 
-/// The tools after those of the page before, which ends at `cursor`, and the cursor of the next page.
-fn page_of(mut tools: Vec<Tool>, cursor: Option<&str>) -> (Vec<Tool>, Option<String>) {
-    if let Some(cursor) = cursor {
-        tools.retain(|tool| tool.name.as_ref() > cursor);
+/// Refuses a cursor of a list that has one page.
+fn first_page_only(params: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match params.and_then(|params| params.cursor) {
+        Some(_) => Err(unknown_cursor()),
+        None => Ok(()),
     }
-    let has_more = tools.len() > PAGE_SIZE;
-    tools.truncate(PAGE_SIZE);
-    let next = tools.last().filter(|_| has_more).map(|tool| tool.name.to_string());
-    (tools, next)
+}
+
+fn unknown_cursor() -> ErrorData {
+    ErrorData::invalid_params("the cursor does not belong to this list; send the `nextCursor` of a page, or none", None)
 }
 
 /// The methods that version 2026-07-28 has no more.

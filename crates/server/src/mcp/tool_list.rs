@@ -1,7 +1,8 @@
 //! The tools that a client is shown.
 //!
 //! In: a request and its thread. Out: with a thread exactly the tools that are available in it; without one, all that are not withheld:
-//! the call decides whether its dependencies have succeeded. Definitions are converted once per registration.
+//! the call decides whether its dependencies have succeeded. Definitions are converted once per registration, and the list of a
+//! toolset is prepared once for all callers without a thread, until a tool or its status changes.
 
 use std::{
     collections::HashMap,
@@ -11,9 +12,9 @@ use std::{
 use rmcp::{ErrorData, model::Tool};
 use serde_json::{Value, json};
 use toolhub_core::{
-    Kind, OfferOptions, SharedOffer, ToolFilter, ToolHub, ToolName, Tools,
+    Kind, Offer, OfferOptions, ToolFilter, ToolHub, ToolName, Tools, Toolset,
     export::{self, Format},
-    ids::{Caller, ThreadId},
+    ids::ThreadId,
     suggest,
 };
 
@@ -21,6 +22,8 @@ use super::{call::THREAD_ARGUMENT, request::McpRequest, result, search::SearchIn
 
 /// How many names an unknown one is answered with.
 const MAX_SUGGESTIONS: usize = 3;
+/// For how many toolsets lists are prepared.
+const MAX_PREPARED: usize = 64;
 
 /// The tools of a hub, as MCP tools.
 pub(super) struct ToolList {
@@ -32,12 +35,16 @@ pub(super) struct ToolList {
 #[derive(Default)]
 struct Converted {
     from: Option<Arc<Tools>>,
-    tools: Arc<HashMap<ToolName, ConvertedTool>>,
+    tools: Arc<HashMap<ToolName, Arc<ConvertedTool>>>,
+    /// The last list of each toolset, with the revision of its offer.
+    prepared: HashMap<Toolset, (u64, PreparedList)>,
     /// Their words; made when they are searched first.
     index: Option<Arc<SearchIndex>>,
 }
 
-#[derive(Clone)]
+/// Tools, sorted by name.
+type PreparedList = Arc<[Arc<ConvertedTool>]>;
+
 struct ConvertedTool {
     registered: Arc<toolhub_core::Tool>,
     tool: Tool,
@@ -55,35 +62,61 @@ impl ToolList {
         self.converted().get(name).map(|entry| entry.tool.clone())
     }
 
-    /// What a request may see.
-    pub(super) async fn visible<'a>(
+    /// At most `limit` tools for a request, by name: those after `after`.
+    pub(super) async fn list(
         &self,
+        request: &McpRequest,
+        thread: Option<&ThreadId>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Tool>, ErrorData> {
+        let tools = match self.offer(request, thread).await? {
+            Some(offer) => {
+                let converted = self.converted();
+                offer.names().iter().filter_map(|name| converted.get(name).cloned()).collect()
+            }
+            None => self.prepared(&request.toolset),
+        };
+        let first = after.map_or(0, |after| tools.partition_point(|entry| *entry.tool.name <= *after));
+        let visible = tools[first..].iter().filter(|entry| entry.is_visible(request));
+        Ok(visible.take(limit).map(|entry| entry.shown(thread).clone()).collect())
+    }
+
+    /// Which tools a request may see.
+    pub(super) async fn visible<'a>(
+        &'a self,
         request: &'a McpRequest,
         thread: Option<&ThreadId>,
     ) -> Result<VisibleTools<'a>, ErrorData> {
-        let tenant = &request.principal.tenant;
-        let offered = match thread {
-            Some(thread) => {
-                let options = OfferOptions::from(request.toolset.clone());
-                let offer =
-                    self.hub.offer_with(tenant, thread, &options).await.map_err(|error| result::fault(&error))?;
-                Offered::InThread(offer.names())
-            }
-            None => Offered::Shared(self.hub.shared_offer(&request.toolset)),
-        };
-        Ok(VisibleTools { offered, converted: self.converted(), caller: &request.principal.caller })
+        let in_thread = self.offer(request, thread).await?.map(|offer| offer.names());
+        Ok(VisibleTools { hub: &self.hub, request, in_thread, converted: self.converted() })
     }
 
-    /// The tools for a request, by name.
-    pub(super) async fn list(&self, request: &McpRequest, thread: Option<&ThreadId>) -> Result<Vec<Tool>, ErrorData> {
-        let visible = self.visible(request, thread).await?;
-        Ok(visible
-            .entries()
-            .map(|entry| match (&entry.with_thread, thread) {
-                (Some(tool), None) => tool.clone(),
-                _ => entry.tool.clone(),
-            })
-            .collect())
+    /// What a thread is offered.
+    async fn offer(&self, request: &McpRequest, thread: Option<&ThreadId>) -> Result<Option<Offer>, ErrorData> {
+        let Some(thread) = thread else { return Ok(None) };
+        let options = OfferOptions::from(request.toolset.clone());
+        let offer = self.hub.offer_with(&request.principal.tenant, thread, &options).await;
+        offer.map(Some).map_err(|error| result::fault(&error))
+    }
+
+    /// The tools of a toolset that are not withheld.
+    fn prepared(&self, toolset: &Toolset) -> PreparedList {
+        let offer = self.hub.shared_offer(toolset);
+        let mut converted = self.lock_converted();
+        let Converted { tools, prepared, .. } = &mut *converted;
+        if let Some((revision, list)) = prepared.get(toolset)
+            && *revision == offer.revision()
+        {
+            return list.clone();
+        }
+        let entries = offer.tools().iter().filter_map(|tool| tools.get(&tool.definition.name).cloned());
+        let list: PreparedList = entries.collect();
+        if prepared.len() >= MAX_PREPARED {
+            prepared.clear();
+        }
+        prepared.insert(toolset.clone(), (offer.revision(), list.clone()));
+        list
     }
 
     /// The words of all tools.
@@ -105,7 +138,7 @@ impl ToolList {
         format!("there is no tool `{name}`{hint}")
     }
 
-    fn converted(&self) -> Arc<HashMap<ToolName, ConvertedTool>> {
+    fn converted(&self) -> Arc<HashMap<ToolName, Arc<ConvertedTool>>> {
         self.lock_converted().tools.clone()
     }
 
@@ -119,50 +152,47 @@ impl ToolList {
                 Arc::ptr_eq(&entry.registered, tool).then(|| entry.clone())
             };
             let tools = current.list(&ToolFilter::default()).into_iter();
-            let tools =
-                tools.filter_map(|tool| Some((tool.definition.name.clone(), known(&tool).or_else(|| convert(tool))?)));
-            converted.tools = Arc::new(tools.collect());
-            (converted.from, converted.index) = (Some(current), None);
+            let tools = tools.filter_map(|tool| {
+                let entry = known(&tool).or_else(|| convert(tool.clone()).map(Arc::new));
+                Some((tool.definition.name.clone(), entry?))
+            });
+            let tools = Arc::new(tools.collect());
+            *converted = Converted { from: Some(current), tools, ..Converted::default() };
         }
         converted
     }
 }
 
-/// The tools that one request may see.
-pub(super) struct VisibleTools<'a> {
-    offered: Offered,
-    converted: Arc<HashMap<ToolName, ConvertedTool>>,
-    caller: &'a Caller,
+impl ConvertedTool {
+    /// Whether the tool is not denied to the caller.
+    fn is_visible(&self, request: &McpRequest) -> bool {
+        self.registered.denied_to(&request.principal.caller).is_none()
+    }
+
+    /// How it is listed for a request that names this thread.
+    fn shown(&self, thread: Option<&ThreadId>) -> &Tool {
+        self.with_thread.as_ref().filter(|_| thread.is_none()).unwrap_or(&self.tool)
+    }
 }
 
-/// Tools that are not withheld, sorted by name.
-enum Offered {
-    Shared(SharedOffer),
-    InThread(Vec<ToolName>),
+/// The tools that one request may see, looked up by name.
+pub(super) struct VisibleTools<'a> {
+    hub: &'a ToolHub,
+    request: &'a McpRequest,
+    /// Those that its thread is offered, sorted.
+    in_thread: Option<Vec<ToolName>>,
+    converted: Arc<HashMap<ToolName, Arc<ConvertedTool>>>,
 }
 
 impl VisibleTools<'_> {
-    pub(super) fn contains(&self, name: &ToolName) -> bool {
-        let is_offered = match &self.offered {
-            Offered::Shared(offer) => offer.get(name).is_some(),
-            Offered::InThread(names) => names.binary_search(name).is_ok(),
+    /// A tool as the request may see it, if `thread` is the one it names.
+    pub(super) fn get(&self, name: &str, thread: Option<&ThreadId>) -> Option<&Tool> {
+        let (name, entry) = self.converted.get_key_value(name)?;
+        let is_offered = match &self.in_thread {
+            Some(names) => names.binary_search(name).is_ok(),
+            None => self.hub.is_in_shared_offer(&self.request.toolset, name),
         };
-        is_offered && self.entry(name).is_some()
-    }
-
-    /// The visible tools, by name.
-    fn entries(&self) -> impl Iterator<Item = &ConvertedTool> {
-        let (shared, in_thread) = match &self.offered {
-            Offered::Shared(offer) => (offer.tools(), &[][..]),
-            Offered::InThread(names) => (&[][..], names.as_slice()),
-        };
-        let names = shared.iter().map(|tool| &tool.definition.name).chain(in_thread);
-        names.filter_map(|name| self.entry(name))
-    }
-
-    /// A tool, unless it is denied to the caller.
-    fn entry(&self, name: &ToolName) -> Option<&ConvertedTool> {
-        self.converted.get(name).filter(|entry| entry.registered.denied_to(self.caller).is_none())
+        (is_offered && entry.is_visible(self.request)).then(|| entry.shown(thread))
     }
 }
 

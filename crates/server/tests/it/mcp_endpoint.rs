@@ -91,7 +91,8 @@ async fn a_call_that_needs_approval_names_it_to_the_model_and_links_it_for_the_u
     for client in both_eras(&fixture).await {
         let result = client.call("order", json!({"what": client.session.is_some()})).await;
         let (model, user) = (text(&result), &result["content"][1]);
-        assert!(result["isError"] == true && model.contains("apr_") && !model.contains("http"), "{result}");
+        assert!(result["isError"] == true && !model.contains("http"), "{result}");
+        assert_eq!(model.matches("apr_").count(), 1, "{model}");
         assert_eq!((&user["type"], &user["annotations"]["audience"]), (&json!("resource_link"), &json!(["user"])));
         let url = user["uri"].as_str().unwrap();
         assert!(url.starts_with("http://localhost/ui/approvals/apr_"), "{url}");
@@ -132,12 +133,26 @@ async fn a_list_has_pages_only_beyond_a_thousand_tools() {
     let client = McpClient::modern(&fixture.router, "/mcp");
     let first = client.result("tools/list", json!({})).await;
     let second = client.result("tools/list", json!({"cursor": first["nextCursor"]})).await;
+    let mut changed = first["nextCursor"].as_str().unwrap().to_owned();
+    changed.pop();
+    assert_eq!(client.error("tools/list", json!({"cursor": changed})).await["code"], -32602);
     let names = |page: &Value| -> Vec<String> {
         page["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
     let all = [names(&first), names(&second)].concat();
     assert_eq!((names(&first).len(), &second["nextCursor"]), (1_000, &Value::Null));
     assert!(all.is_sorted() && all.len() > 1_500 && all.contains(&"many_1499".to_owned()));
+}
+
+#[tokio::test]
+async fn only_the_era_that_has_tasks_is_offered_them() {
+    let fixture = api_fixture().await;
+    let modern = McpClient::modern(&fixture.router, "/mcp");
+    let discovered = modern.result("server/discover", json!({})).await;
+    assert!(discovered["capabilities"]["extensions"]["io.modelcontextprotocol/tasks"].is_object(), "{discovered}");
+    let opened = modern.post(&initialize_message(LEGACY)).await.expect_status(200);
+    let capabilities = &opened["result"]["capabilities"];
+    assert!(capabilities["tools"].is_object() && !capabilities.to_string().contains("tasks"), "{capabilities}");
 }
 
 #[tokio::test]

@@ -98,6 +98,66 @@ async fn prompts_and_resources_of_sources_are_listed_read_and_completed() {
 }
 
 #[tokio::test]
+async fn what_no_list_has_cannot_be_subscribed_to_completed_or_paged() {
+    let fixture = api_fixture().await;
+    add_source(&fixture).await;
+    for client in [McpClient::legacy(&fixture.router, "/mcp").await, McpClient::modern(&fixture.router, "/mcp")] {
+        // The only source would be asked to read it: it may have resources that it does not list.
+        let (unknown, fitting) = ("other://7", "doc://7");
+        if client.session.is_some() {
+            let error = client.error("resources/subscribe", json!({"uri": unknown})).await;
+            assert_eq!((&error["code"], &error["data"]["uri"]), (&json!(-32002), &json!(unknown)), "{error}");
+            client.result("resources/subscribe", json!({"uri": fitting})).await;
+        } else {
+            let listen = json!({"notifications": {"resourceSubscriptions": [unknown]}});
+            assert_eq!(client.error("subscriptions/listen", listen).await["code"], -32602);
+        }
+        let argument = json!({"name": "who", "value": "A"});
+        for reference in [
+            json!({"type": "ref/prompt", "name": "docs__goodbye"}),
+            json!({"type": "ref/resource", "uri": "other://{id}"}),
+        ] {
+            let error = client.error("completion/complete", json!({"ref": reference, "argument": argument})).await;
+            assert_eq!(error["code"], -32602, "{error}");
+        }
+        let artifact = json!({"type": "ref/resource", "uri": "toolhub://artifacts/{id}"});
+        let completed = client.result("completion/complete", json!({"ref": artifact, "argument": argument})).await;
+        assert_eq!(completed["completion"]["values"], json!([]));
+        for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+            let error = client.error(method, json!({"cursor": "nonsense"})).await;
+            assert_eq!(error["code"], -32602, "{method}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_completes_nothing_has_no_suggestions() {
+    let fixture = api_fixture().await;
+    let handle = add_source(&fixture).await;
+    let prompt = Prompt { name: "hello".into(), ..Prompt::default() };
+    let template = ResourceTemplate { uri_template: "doc://{id}".into(), name: "doc".into(), ..Default::default() };
+    let name = |name: &str| Some(ToolName::new(name).unwrap());
+    let readers = SourceReaders {
+        resource: name("docs__resources-read"),
+        prompt: name("docs__prompts-get"),
+        ..SourceReaders::default()
+    };
+    handle.replace_lists(SourceLists {
+        prompts: BTreeMap::from([("docs__hello".to_owned(), prompt)]),
+        templates: vec![template],
+        readers,
+        ..SourceLists::default()
+    });
+    let client = McpClient::modern(&fixture.router, "/mcp");
+    for reference in
+        [json!({"type": "ref/prompt", "name": "docs__hello"}), json!({"type": "ref/resource", "uri": "doc://{id}"})]
+    {
+        let complete = json!({"ref": reference, "argument": {"name": "who", "value": "A"}});
+        assert_eq!(client.result("completion/complete", complete).await["completion"]["values"], json!([]));
+    }
+}
+
+#[tokio::test]
 async fn content_that_is_too_long_is_a_link_that_can_be_read() {
     let fixture = api_fixture().await;
     let long = dynamic("long", json!({"type": "object"}), |_: Value, _: CallContext| async {
@@ -199,16 +259,16 @@ async fn subscriptions_of_a_session_are_bounded() {
     let _source = add_source(&fixture).await;
     let client = McpClient::legacy(&fixture.router, "/mcp").await;
     let subscribe = |uri: String| (client.message("resources/subscribe", json!({"uri": uri})), &client);
-    for number in 0..7 {
-        let (message, client) = subscribe(format!("doc://{number}{}", "x".repeat(8_000)));
-        client.post(&message).await.expect_status(200);
+    for number in 0..16 {
+        let (message, client) = subscribe(format!("doc://{number}{}", "x".repeat(4_000)));
+        assert!(client.post(&message).await.expect_status(200)["error"].is_null());
     }
     for _ in 0..2 {
-        let (message, client) = subscribe(format!("doc://8{}", "x".repeat(16_000)));
+        let (message, client) = subscribe(format!("doc://long{}", "x".repeat(4_000)));
         let refused = client.post(&message).await.expect_status(200);
         assert!(refused["error"]["message"].as_str().unwrap().contains("65536 bytes"), "{refused}");
     }
-    for number in 0..93 {
+    for number in 0..84 {
         let (message, client) = subscribe(format!("doc://n{number}"));
         assert!(client.post(&message).await.expect_status(200)["error"].is_null());
     }

@@ -14,7 +14,8 @@ use tokio::{
     time::timeout,
 };
 use toolhub_core::{
-    CallContext, ResourceTemplate, SourceHandle, SourceLists, SourceReaders, ToolError, ToolHub, ToolName, dynamic,
+    CallContext, Resource, ResourceTemplate, SourceHandle, SourceLists, SourceReaders, ToolError, ToolHub, ToolName,
+    dynamic,
     testing::{TestSource, scripted},
 };
 use toolhub_server::{Scope, Server};
@@ -28,8 +29,8 @@ use crate::{
     support_mcp::{LEGACY, MODERN, McpClient, events, initialize_message},
 };
 
-/// A source with resources of any name, so that a message can be long.
-async fn add_source(hub: &ToolHub) -> SourceHandle {
+/// A source with resources of any name, and one whose name, and so the messages about it, can be long.
+async fn add_source(hub: &ToolHub, long: &str) -> SourceHandle {
     let (source, mut control) = TestSource::new("docs");
     hub.add_source(Arc::new(source)).unwrap();
     let handle = control.handle().await;
@@ -41,7 +42,8 @@ async fn add_source(hub: &ToolHub) -> SourceHandle {
     let template = ResourceTemplate { uri_template: "doc://{id}".into(), ..ResourceTemplate::default() };
     let readers =
         SourceReaders { resource: Some(ToolName::new("docs__resources-read").unwrap()), ..SourceReaders::default() };
-    handle.replace_lists(SourceLists { templates: vec![template], readers, ..SourceLists::default() });
+    let resources = vec![Resource { uri: long.into(), ..Resource::default() }];
+    handle.replace_lists(SourceLists { resources, templates: vec![template], readers, ..SourceLists::default() });
     handle
 }
 
@@ -136,8 +138,8 @@ async fn who_does_not_read_is_dropped_after_ten_seconds_and_harms_no_other() {
     let mut settings = settings();
     settings.mcp.max_sessions_per_caller = count + 1;
     let server = start_server(settings).await;
-    let source = add_source(&server.hub.hub).await;
     let uri = format!("doc://{}", "x".repeat(16 << 10));
+    let source = add_source(&server.hub.hub, &uri).await;
     let mut unread = Vec::new();
     for _ in 0..count {
         let session = open_subscribed_session(&server, &uri).await;
