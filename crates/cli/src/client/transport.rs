@@ -112,6 +112,8 @@ pub(crate) async fn probe(remote: &Remote, local: &LocalHub) -> Result<Occupant,
     let info = response.json().unwrap_or_default();
     Ok(match response.status {
         200 if serves_config(&info, local) => Occupant::Server,
+        // The key is valid and lacks the scope of this request, which others may not need.
+        403 if local.requires_keys() && info["code"] == "forbidden" => Occupant::Server,
         // This config requires keys, and a server at its address asks for one: that is its server.
         401 | 403 if local.requires_keys() => return Err(response.failure()),
         200 => Occupant::Other(match info["configFile"].as_str() {

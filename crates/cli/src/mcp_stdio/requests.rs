@@ -52,8 +52,8 @@ impl Bridge {
         let _permit = slots.acquire().await;
         let (mut attempts, mut has_learned, mut was_lost) = (0, false, false);
         let unreachable = |failure: Failure| {
-            let reason = format!("the hub cannot be reached: {}", failure.message);
-            error_line(&request.id, INTERNAL_ERROR, &reason, Some(&failure.code))
+            let context = if failure.code == "unreachable" { "the hub cannot be reached: " } else { "" };
+            error_line(&request.id, INTERNAL_ERROR, &format!("{context}{}", failure.message), Some(&failure.code))
         };
         while !request.cancelled.is_cancelled() {
             attempts += 1;

@@ -95,6 +95,9 @@ impl McpEndpoint {
         let envelope = Envelope::read(&body, self.limits)?;
         check_scope(&request.principal, envelope.scope())?;
         let is_legacy = is_legacy(&parts, &envelope)?;
+        if !is_legacy {
+            envelope.check_subscriptions().map_err(|refusal| refusal.to(envelope.id.clone()))?;
+        }
         let (id, listens) = (envelope.id.clone(), envelope.method.as_deref() == Some("subscriptions/listen"));
         drop(envelope);
         if is_legacy {

@@ -9,10 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use rmcp::model::{ErrorCode, ProtocolVersion};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, json, value::RawValue};
 use toolhub_core::json::{self, JsonLimits};
 
+use super::resource_updates::MAX_SUBSCRIPTIONS;
 use crate::{json::Json, scope::Scope};
 
 /// JSON-RPC: the message is not JSON.
@@ -72,8 +73,10 @@ impl<'a> Envelope<'a> {
             true => Refusal::not_a_message(),
             false => Refusal::bad(PARSE_ERROR, format!("the body is not JSON: {error}")),
         })?;
-        let is_mixed = envelope.method.is_some() && (envelope.result.is_some() || envelope.error.is_some());
-        if is_mixed || envelope.params.is_some_and(|params| !params.get().starts_with('{')) {
+        let is_response = envelope.result.is_some() || envelope.error.is_some();
+        if envelope.method.is_some() == is_response
+            || envelope.params.is_some_and(|params| !params.get().starts_with('{'))
+        {
             return Err(Refusal::not_a_message().to(envelope.id));
         }
         match envelope.jsonrpc.as_deref() {
@@ -95,6 +98,39 @@ impl<'a> Envelope<'a> {
             method if method.starts_with("notifications/") => None,
             _ => Some(Scope::ToolsRead),
         }
+    }
+
+    /// Refuses to listen to nothing, or to too many resources. `rmcp` would acknowledge both, and compares every address with every other.
+    pub(super) fn check_subscriptions(&self) -> Result<(), Refusal> {
+        #[derive(Deserialize)]
+        struct ListenParams {
+            notifications: WantedNotifications,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        #[derive(Default)]
+        struct WantedNotifications {
+            tools_list_changed: Option<bool>,
+            prompts_list_changed: Option<bool>,
+            resources_list_changed: Option<bool>,
+            resource_subscriptions: Option<Vec<IgnoredAny>>,
+        }
+        if self.method.as_deref() != Some("subscriptions/listen") {
+            return Ok(());
+        }
+        let params = self.params.and_then(|params| serde_json::from_str::<ListenParams>(params.get()).ok());
+        // What cannot be read is refused by `rmcp`.
+        let Some(ListenParams { notifications: wanted }) = params else { return Ok(()) };
+        let resources = wanted.resource_subscriptions.map_or(0, |resources| resources.len());
+        let lists = [wanted.tools_list_changed, wanted.prompts_list_changed, wanted.resources_list_changed];
+        if resources == 0 && !lists.contains(&Some(true)) {
+            return Err(Refusal::bad_params("this filter selects nothing; name what to listen to in `notifications`"));
+        }
+        if resources > MAX_SUBSCRIPTIONS {
+            let reason = format!("a request can listen to at most {MAX_SUBSCRIPTIONS} resources, not {resources}");
+            return Err(Refusal::bad_params(&reason));
+        }
+        Ok(())
     }
 
     /// The protocol version that the message itself names, as those of the modern era do.
@@ -213,6 +249,8 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Err("not a JSON-RPC message"));
         check(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#, Err("not a JSON-RPC message"));
         check(r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, Err("not a JSON-RPC message"));
+        check(r#"{"jsonrpc":"2.0","id":1}"#, Err("not a JSON-RPC message"));
+        check(r#"{"jsonrpc":"2.0","id":1,"method":null}"#, Err("not a JSON-RPC message"));
         check(r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, Err("`jsonrpc` must be"));
         check(r#"{"id":1,"method":"ping"}"#, Err("`jsonrpc` must be"));
         check(&format!("{}1{}", "[".repeat(20), "]".repeat(20)).replacen('[', "{\"a\":[", 1), Err("deep"));

@@ -310,6 +310,11 @@ fn a_server_that_is_stopped_is_named_and_used_again_when_it_goes_on() {
     first.signal("CONT");
     while second.request("tools/list", json!({}))["result"].is_null() {}
     assert_eq!(second.text("calculator", &json!({"expression": "1+1"})), "2");
+    let variables = [QUIET[0], ("TOOLHUB_TOKEN", caller["key"].as_str().expect("a key"))];
+    let mut only_calls = StdioClient::legacy(folder.path(), &[], &variables);
+    assert_eq!(only_calls.text("calculator", &json!({"expression": "1+1"})), "2");
+    let refused = only_calls.request("tools/list", json!({}));
+    assert_eq!(refused["error"]["data"]["code"], "forbidden", "{refused}");
 }
 
 #[test]
@@ -346,16 +351,17 @@ fn clients_of_a_thread_share_its_state_also_with_a_server_that_runs_already() {
 #[test]
 fn a_hub_with_keys_needs_the_token_of_the_client() {
     let folder = folder(free_port(), "");
-    let created = run_toolhub(
-        folder.path(),
-        &["--json", "keys", "create", "k", "--scope", "tools:read", "--scope", "tools:call"],
-        &QUIET,
-    );
-    let created: Value = serde_json::from_str(&created.out).unwrap_or_else(|_| panic!("{}", created.err));
+    let create = |name: &str, scopes: &[&str]| {
+        let scopes = scopes.iter().flat_map(|scope| ["--scope", scope]);
+        let arguments: Vec<&str> = ["--json", "keys", "create", name].into_iter().chain(scopes).collect();
+        let created = run_toolhub(folder.path(), &arguments, &QUIET);
+        serde_json::from_str::<Value>(&created.out).unwrap_or_else(|_| panic!("{}", created.err))
+    };
+    let (created, caller) = (create("k", &["tools:read", "tools:call"]), create("c", &["tools:call"]));
     let config = fs::read_to_string(folder.path().join("toolhub.toml")).expect("it is there");
     let keys = format!(
-        "{config}[auth]\nmode = \"keys\"\n[[auth.keys]]\nname = \"k\"\nhash = {}\nscopes = [\"tools:read\", \"tools:call\"]\n",
-        created["hash"]
+        "{config}[auth]\nmode = \"keys\"\n[[auth.keys]]\nname = \"k\"\nhash = {}\nscopes = [\"tools:read\", \"tools:call\"]\n[[auth.keys]]\nname = \"c\"\nhash = {}\nscopes = [\"tools:call\"]\n",
+        created["hash"], caller["hash"]
     );
     folder.write("toolhub.toml", &keys);
     let none = run_toolhub(folder.path(), &["mcp", "serve", "--stdio"], &QUIET);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rmcp::{ErrorData, model::SubscriptionFilter, service::SubscriptionContext};
+use rmcp::{ErrorData, service::SubscriptionContext};
 use toolhub_core::CancellationToken;
 
 use super::{
@@ -15,9 +15,6 @@ pub(super) async fn announce_changes(
     context: &SubscriptionContext,
     stopping: &CancellationToken,
 ) -> Result<(), ErrorData> {
-    if context.sink().accepted() == &SubscriptionFilter::default() {
-        return Err(ErrorData::invalid_params("nothing of this server can be listened to by this filter", None));
-    }
     let request = McpRequest::of(context.request_context())?;
     let thread = call::named_thread(&request, &context.request_context().meta)?;
     let _listener = server.meters().listener();
