@@ -89,6 +89,18 @@ impl LocalHub {
         self.loaded.config.auth.mode == AuthMode::Keys
     }
 
+    /// Checks that all processes find the hub at the same address.
+    ///
+    /// # Errors
+    /// When the port is chosen at each start.
+    pub(crate) fn require_fixed_port(&self) -> Result<(), Failure> {
+        if self.loaded.config.server.port != 0 {
+            return Ok(());
+        }
+        let message = "`server.port = 0` is a different port for each process, so that they could not share a hub";
+        Err(Failure::new("config_invalid", message).help("set a fixed `server.port`"))
+    }
+
     /// The URL of its server for a client.
     pub(crate) fn url(&self) -> String {
         let server = &self.loaded.config.server;

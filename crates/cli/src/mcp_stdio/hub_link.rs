@@ -84,10 +84,7 @@ impl HubLink {
             let failure = Failure::new("config_invalid", "the MCP endpoint is switched off");
             return Err(failure.help("set `mcp_endpoint.enabled = true`"));
         }
-        if config.server.port == 0 {
-            let message = "`server.port = 0` is a different port for each process, so that they could not share a hub";
-            return Err(Failure::new("config_invalid", message).help("set a fixed `server.port`"));
-        }
+        local.require_fixed_port()?;
         if local.requires_keys() && token.is_none() {
             let failure =
                 Failure::new("unauthenticated", "this hub requires a key, and TOOLHUB_TOKEN is not set or empty");

@@ -11,7 +11,7 @@ mod toml_section;
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use clap::{ValueEnum, builder::NonEmptyStringValueParser};
 use serde_json::{Value, json};
 
 use crate::{
@@ -36,7 +36,7 @@ pub(crate) struct ClientExport {
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Name of the hub in the client
-    #[arg(long, value_name = "NAME", default_value = "toolhub")]
+    #[arg(long, value_name = "NAME", default_value = "toolhub", value_parser = NonEmptyStringValueParser::new())]
     name: String,
 }
 
@@ -56,6 +56,7 @@ struct HubAddress {
     /// The URL of the MCP endpoint.
     url: String,
     requires_key: bool,
+    thread: Option<String>,
     /// The program that serves a client on stdin, and its arguments; `None` for a client that uses the URL.
     program: Option<(String, Vec<String>)>,
 }
@@ -125,6 +126,7 @@ fn find_address(session: &Session, is_stdio: bool) -> Result<HubAddress, Failure
         None => {
             // Secrets of tools are not needed here.
             let local = LocalHub::load(global.load_options()?.assuming_variables_set())?;
+            local.require_fixed_port()?;
             if is_stdio {
                 arguments.extend(config_arguments(&local)?);
             }
@@ -133,8 +135,26 @@ fn find_address(session: &Session, is_stdio: bool) -> Result<HubAddress, Failure
     };
     arguments.extend(thread.into_iter().flat_map(|thread| ["--thread".to_owned(), thread.to_owned()]));
     // Clients with a window often have another PATH than a shell.
-    let command = std::env::current_exe().map_or_else(|_| "toolhub".into(), |file| file.display().to_string());
-    Ok(HubAddress { url: format!("{url}{path}"), requires_key, program: is_stdio.then_some((command, arguments)) })
+    let command = program_path().map_or_else(|| "toolhub".into(), |file| file.display().to_string());
+    let thread = thread.map(String::from);
+    Ok(HubAddress {
+        url: format!("{url}{path}"),
+        requires_key,
+        thread,
+        program: is_stdio.then_some((command, arguments)),
+    })
+}
+
+/// The file of this program. If a link was called, the link: it is still right after an upgrade.
+fn program_path() -> Option<PathBuf> {
+    let file = std::env::current_exe().ok()?;
+    let called = PathBuf::from(std::env::args_os().next()?);
+    let folders: Vec<PathBuf> = match called.components().count() {
+        1 => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
+        _ => std::env::current_dir().into_iter().collect(),
+    };
+    let links = folders.iter().map(|folder| folder.join(&called)).filter(|link| link.is_absolute());
+    Some(links.into_iter().find(|link| link.canonicalize().is_ok_and(|target| target == file)).unwrap_or(file))
 }
 
 /// The arguments with which a client that starts in another folder, with other variables, gets the same config.
@@ -213,6 +233,9 @@ impl McpClient {
         let mut notes = Vec::new();
         if hub.program.is_none() {
             notes.push("the client needs a running server: toolhub serve".into());
+            if let Some(thread) = &hub.thread {
+                notes.push(format!("the thread must exist; a call with `--thread {thread}` creates it"));
+            }
         }
         if hub.requires_key {
             notes.push(match self {

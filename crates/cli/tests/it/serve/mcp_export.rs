@@ -59,6 +59,16 @@ fn each_client_gets_the_entry_of_its_config() {
     let thread = export(&folder, "claude-desktop", &["--thread", "trip", "--server", "https://hub.example"]);
     let arguments = json!(["mcp", "serve", "--stdio", "--server", "https://hub.example", "--thread", "trip"]);
     assert_eq!(thread["mcpServers"]["toolhub"]["args"], arguments);
+    let refused =
+        ["--set=server.port=0", "--name="].map(|flag| run(&folder, &["mcp", "export", "--client", "cursor", flag]));
+    assert!(refused.iter().all(|refused| refused.code == 2 && refused.out.is_empty()), "{refused:?}");
+    // A link is still right after an upgrade.
+    let link = folder.path().join("linked");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_toolhub"), &link).expect("a link");
+    let mut linked = std::process::Command::new(&link);
+    linked.args(["mcp", "export", "--client", "cursor", "--stdio"]).current_dir(folder.path()).env_clear();
+    let linked: Value = serde_json::from_slice(&linked.output().expect("it runs").stdout).expect("JSON");
+    assert_eq!(linked["mcpServers"]["toolhub"]["command"], json!(link));
     // Without a config file the client would not find the hub.
     assert_eq!(run(&TempFolder::new(), &["mcp", "export", "--client", "claude-desktop"]).code, 2);
     let secret = run(&folder, &["mcp", "export", "--client", "cursor", "--server", "https://user:pw@hub.example"]);
@@ -183,6 +193,13 @@ fn a_file_of_a_client_keeps_everything_else_and_a_copy_is_left() {
     assert!(commented.starts_with("// mine\n{\n"), "{commented}");
     let imported = run(&folder, &["mcp", "import", "comment.json", "--dry-run"]);
     assert!(imported.out.contains(":8123/mcp"), "{}{}", imported.out, imported.err);
+
+    // Line ends stay as they are.
+    folder.write("windows.json", "{\r\n  \"mcpServers\": {}\r\n}\r\n");
+    assert_eq!(write("claude-code", "windows.json").code, 0);
+    let after = fs::read_to_string(path("windows.json")).expect("it is there");
+    assert!(after.contains(":8123/mcp") && !after.replace("\r\n", "").contains('\n'), "{after:?}");
+    assert_eq!(write("claude-code", ".vscode").code, 2);
 
     for broken in ["{", "[]", "{\"mcpServers\": 7}"] {
         folder.write("broken.json", broken);

@@ -28,11 +28,19 @@ pub(super) fn change(file: &Path, edit: impl FnOnce(&str) -> Result<String, Stri
         Failure::usage(format!("cannot change {}: {reason}", file.display()))
             .help("correct the file, or print the lines without --write and add them yourself")
     };
+    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(refused(&"it is not a file"));
+    }
     let before = match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         read => Some(read.map_err(|error| refused(&error))?),
     };
-    let after = edit(before.as_deref().unwrap_or_default()).map_err(|reason| refused(&reason))?;
+    let text = before.as_deref().unwrap_or_default();
+    let after = match text.contains("\r\n") {
+        true => edit(&text.replace("\r\n", "\n")).map(|after| after.replace('\n', "\r\n")),
+        false => edit(text),
+    };
+    let after = after.map_err(|reason| refused(&reason))?;
     if before.as_ref() == Some(&after) {
         return Ok(FileChange { is_changed: false, backup: None });
     }
