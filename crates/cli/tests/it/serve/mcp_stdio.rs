@@ -310,11 +310,6 @@ fn a_server_that_is_stopped_is_named_and_used_again_when_it_goes_on() {
     first.signal("CONT");
     while second.request("tools/list", json!({}))["result"].is_null() {}
     assert_eq!(second.text("calculator", &json!({"expression": "1+1"})), "2");
-    let variables = [QUIET[0], ("TOOLHUB_TOKEN", caller["key"].as_str().expect("a key"))];
-    let mut only_calls = StdioClient::legacy(folder.path(), &[], &variables);
-    assert_eq!(only_calls.text("calculator", &json!({"expression": "1+1"})), "2");
-    let refused = only_calls.request("tools/list", json!({}));
-    assert_eq!(refused["error"]["data"]["code"], "forbidden", "{refused}");
 }
 
 #[test]
@@ -377,6 +372,11 @@ fn a_hub_with_keys_needs_the_token_of_the_client() {
     let mut second = StdioClient::modern(folder.path(), &[], &variables);
     assert_eq!(first.text("calculator", &json!({"expression": "1+1"})), "2");
     assert_eq!(second.text("calculator", &json!({"expression": "1+1"})), "2");
+    let variables = [QUIET[0], ("TOOLHUB_TOKEN", caller["key"].as_str().expect("a key"))];
+    let mut only_calls = StdioClient::legacy(folder.path(), &[], &variables);
+    assert_eq!(only_calls.text("calculator", &json!({"expression": "1+1"})), "2");
+    let refused = only_calls.request("tools/list", json!({}));
+    assert_eq!(refused["error"]["data"]["code"], "forbidden", "{refused}");
 }
 
 #[test]
