@@ -123,11 +123,20 @@ impl ApprovalId {
     }
 }
 
+/// What a minted thread id begins with.
+const MINTED_THREAD: &str = "th_";
+
 impl ThreadId {
     /// A new random thread id that cannot be guessed.
     #[must_use]
     pub fn mint() -> Self {
-        Self(random_id("th_"))
+        Self(random_id(MINTED_THREAD))
+    }
+
+    /// Whether it looks like a minted one. A client that names such a thread has it from the hub.
+    #[must_use]
+    pub fn looks_minted(&self) -> bool {
+        self.0.starts_with(MINTED_THREAD)
     }
 }
 

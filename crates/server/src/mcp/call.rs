@@ -75,14 +75,17 @@ impl Calls {
         }
         let found = self.hub.get(&params.name).filter(|_| request.toolset.contains(&params.name));
         let Some(tool) = found else {
-            return Err(ErrorData::invalid_params(self.tools.closest(&request, &params.name), None));
+            let visible = self.tools.visible(&request, named_thread(&request, &context.meta)?.as_ref()).await?;
+            return Err(ErrorData::invalid_params(visible.no_tool(&params.name), None));
         };
         let mut arguments = params.arguments.take().unwrap_or_default();
         let mut thread = named_thread(&request, &context.meta)?;
         if thread.is_none() && takes_thread_argument(&tool) {
             thread = match take_thread_argument(&mut arguments) {
                 Ok(thread) => thread,
-                Err(problem) => return Ok(CallToolResponse::Complete(result::refused(problem))),
+                Err(problem) => {
+                    return Ok(CallToolResponse::Complete(result::refused(ErrorKind::ArgumentsInvalid, problem)));
+                }
             };
         }
         let accepted = accepted_kinds(context.client_capabilities().as_ref());

@@ -86,7 +86,7 @@ impl McpEndpoint {
             Method::POST => self.post(parts, body, request).await,
             Method::GET | Method::DELETE => self.session_request(&parts, request).await,
             // A HEAD request is routed like a GET.
-            _ => Err(Problem::new(Code::METHOD_NOT_ALLOWED, "use POST, GET or DELETE").into()),
+            _ => Err(Rejection::Method { detail: "use POST, GET or DELETE".into(), allowed: "POST, GET, DELETE" }),
         };
         served.unwrap_or_else(IntoResponse::into_response)
     }
@@ -96,6 +96,9 @@ impl McpEndpoint {
         check_scope(&request.principal, envelope.scope())?;
         let is_legacy = is_legacy(&parts, &envelope)?;
         if !is_legacy {
+            if let Some(method) = envelope.method.as_deref().filter(|method| LEGACY_METHODS.contains(method)) {
+                return Err(Refusal::unknown_method(method).to(envelope.id.clone()).into());
+            }
             envelope.check_subscriptions().map_err(|refusal| refusal.to(envelope.id.clone()))?;
         }
         let (id, listens) = (envelope.id.clone(), envelope.method.as_deref() == Some("subscriptions/listen"));
@@ -128,8 +131,8 @@ impl McpEndpoint {
             if version < ProtocolVersion::V_2026_07_28.as_str().as_bytes() {
                 return Err(Refusal::no_session().into());
             }
-            let detail = format!("protocol version 2026-07-28 has no {}", parts.method);
-            return Err(Problem::new(Code::METHOD_NOT_ALLOWED, detail).hint("use POST").into());
+            let detail = format!("protocol version 2026-07-28 has no {}; use POST", parts.method);
+            return Err(Rejection::Method { detail, allowed: "POST" });
         };
         if parts.method == Method::GET {
             check_scope(&request.principal, Some(Scope::ToolsRead))?;
@@ -175,6 +178,10 @@ fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Rejection> 
     Ok(header.or(body.as_deref()).is_none_or(|version| !is_modern(version)))
 }
 
+/// The methods that version 2026-07-28 has no more.
+const LEGACY_METHODS: [&str; 5] =
+    ["initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"];
+
 fn is_modern(version: &str) -> bool {
     version >= ProtocolVersion::V_2026_07_28.as_str()
 }
@@ -194,6 +201,11 @@ enum Rejection {
     Problem(Box<Problem>),
     /// The caller's key lacks a scope.
     Scope(Scope),
+    /// The address does not take the method of the request.
+    Method {
+        detail: String,
+        allowed: &'static str,
+    },
 }
 
 impl From<Refusal> for Rejection {
@@ -213,6 +225,10 @@ impl IntoResponse for Rejection {
         let scope = match self {
             Self::Message(refusal) => return refusal.into_response(),
             Self::Problem(problem) => return problem.into_response(),
+            Self::Method { detail, allowed } => {
+                let problem = Problem::new(Code::METHOD_NOT_ALLOWED, detail);
+                return ([(header::ALLOW, allowed)], problem).into_response();
+            }
             Self::Scope(scope) => scope,
         };
         let detail = format!("this needs a key with the scope `{scope}`");

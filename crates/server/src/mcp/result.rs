@@ -9,7 +9,7 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 use toolhub_core::{
-    CallError, Content, ErrorKind, Outcome, Tool,
+    CallError, Content, ErrorKind, Kind, Outcome, Tool,
     ids::{ApprovalId, ThreadId},
 };
 
@@ -22,6 +22,8 @@ use super::{
 pub(super) const ARTIFACTS: &str = "toolhub://artifacts/";
 /// `_meta` key of the page where a person decides about a call.
 const APPROVAL_META: &str = "dev.toolhub/approvalUrl";
+/// `_meta` key of the error kind.
+const CODE_META: &str = "dev.toolhub/code";
 
 /// The result of a call. `tool`: its tool, if it still exists. `is_minted`: the caller named no thread.
 pub(super) fn of(
@@ -59,8 +61,10 @@ pub(super) fn fault(error: &CallError) -> ErrorData {
 }
 
 /// A call that was not made, for a reason that its model can repair.
-pub(super) fn refused(reason: String) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(reason)])
+pub(super) fn refused(kind: ErrorKind, reason: impl Into<String>) -> CallToolResult {
+    let mut result = CallToolResult::error(vec![ContentBlock::text(reason.into())]);
+    meta(&mut result).insert(CODE_META.into(), kind.name().into());
+    result
 }
 
 /// A call that did not succeed.
@@ -76,7 +80,7 @@ fn refusal(outcome: &Outcome, error: &CallError, request: &McpRequest) -> CallTo
         result.content.extend(serde_json::from_value::<ContentBlock>(link).ok());
         meta(&mut result).insert(APPROVAL_META.into(), url.into());
     }
-    meta(&mut result).insert("dev.toolhub/code".into(), error.kind.name().into());
+    meta(&mut result).insert(CODE_META.into(), error.kind.name().into());
     result
 }
 
@@ -101,6 +105,13 @@ fn approval_url(approval: ApprovalId, request: &McpRequest) -> String {
     format!("{}/ui/approvals/{approval}", request.base_url)
 }
 
+/// Whether clients are shown the output schema. They refuse every answer without structured content that fits it, and the outputs of
+/// other people's services pass as they are.
+pub(super) fn lists_output_schema(tool: &Tool) -> bool {
+    let definition = &tool.definition;
+    definition.output_schema.is_some() && definition.origin.is_none() && definition.kind != Kind::Rest
+}
+
 /// A call that succeeded.
 fn success(outcome: &Outcome, tool: Option<&Tool>) -> CallToolResult {
     let has_artifact = outcome.content.iter().any(|block| matches!(block, Content::Artifact { .. }));
@@ -111,7 +122,9 @@ fn success(outcome: &Outcome, tool: Option<&Tool>) -> CallToolResult {
     }
     let mut result = CallToolResult::success(content);
     // Clients of the legacy era accept objects only.
-    if outcome.output.is_object() && tool.is_some_and(|tool| tool.fits(&outcome.output)) {
+    // An answer that was cut is text with a link, unless its client insists on structured content.
+    let is_structured = |tool: &Tool| tool.fits(&outcome.output) && (!has_artifact || lists_output_schema(tool));
+    if outcome.output.is_object() && tool.is_some_and(is_structured) {
         result.structured_content = Some(outcome.output.clone());
     }
     result

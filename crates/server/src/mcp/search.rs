@@ -14,12 +14,12 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResult, ContentBlock, Tool},
 };
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use toolhub_core::ids::ThreadId;
+use serde_json::{Map, Number, Value, json};
+use toolhub_core::{ErrorKind, ids::ThreadId};
 
 pub(super) use index::SearchIndex;
 
-use super::{request::McpRequest, tool_list::ToolList};
+use super::{request::McpRequest, result, tool_list::ToolList};
 
 const SEARCH: &str = "search_tools";
 const DESCRIBE: &str = "describe_tool";
@@ -107,8 +107,11 @@ pub(super) async fn call(
             Err(refusal) => refusal,
         },
         other => {
-            let other: String = other.chars().take(128).collect();
-            let text = format!("there is no tool `{other}` in search mode; call it with `{CALL}`");
+            let visible = tools.visible(request, thread).await?;
+            let text = match visible.get(other, thread) {
+                Some(_) => format!("in search mode `{other}` is called with `{CALL}`"),
+                None => visible.no_tool(other),
+            };
             return Err(ErrorData::invalid_params(text, None));
         }
     };
@@ -120,7 +123,7 @@ pub(super) async fn call(
 struct Search {
     query: String,
     #[serde(default)]
-    limit: Option<usize>,
+    limit: Option<Number>,
 }
 
 #[derive(Deserialize)]
@@ -138,8 +141,8 @@ struct NamedCall {
 }
 
 fn parse<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, CallToolResult> {
-    serde_json::from_value(arguments)
-        .map_err(|error| CallToolResult::error(vec![ContentBlock::text(format!("The arguments do not fit: {error}."))]))
+    let unfit = |error| result::refused(ErrorKind::ArgumentsInvalid, format!("The arguments do not fit: {error}."));
+    serde_json::from_value(arguments).map_err(unfit)
 }
 
 async fn found(
@@ -150,11 +153,15 @@ async fn found(
 ) -> Result<CallToolResult, ErrorData> {
     if search.query.len() > MAX_QUERY {
         let text = format!("The query is longer than {MAX_QUERY} bytes. Ask in a few words.");
-        return Ok(CallToolResult::error(vec![ContentBlock::text(text)]));
+        return Ok(result::refused(ErrorKind::ArgumentsInvalid, text));
     }
+    let limit = search.limit.as_ref().map_or(Some(DEFAULT_FOUND), |limit| usize::try_from(limit.as_u64()?).ok());
+    let Some(limit) = limit.filter(|limit| (1..=MAX_FOUND).contains(limit)) else {
+        let text = format!("The arguments do not fit: `limit` must be an integer from 1 to {MAX_FOUND}.");
+        return Ok(result::refused(ErrorKind::ArgumentsInvalid, text));
+    };
+    let index = tools.index().await?;
     let visible = tools.visible(request, thread).await?;
-    let limit = search.limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND);
-    let index = tools.index();
     let found = index.search(&search.query, limit, |name| visible.get(name, thread).is_some());
     let found: Vec<Value> = found
         .into_iter()
@@ -177,13 +184,11 @@ async fn described(
     request: &McpRequest,
     thread: Option<&ThreadId>,
 ) -> Result<CallToolResult, ErrorData> {
-    match tools.visible(request, thread).await?.get(name, thread) {
-        Some(tool) => Ok(CallToolResult::structured(json!(tool))),
-        None => {
-            let closest = tools.closest(request, name);
-            Ok(CallToolResult::error(vec![ContentBlock::text(closest)]))
-        }
-    }
+    let visible = tools.visible(request, thread).await?;
+    Ok(match visible.get(name, thread) {
+        Some(tool) => CallToolResult::structured(json!(tool)),
+        None => result::refused(ErrorKind::ToolNotFound, visible.no_tool(name)),
+    })
 }
 
 /// The beginning of a description.

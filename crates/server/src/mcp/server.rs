@@ -332,10 +332,9 @@ impl ServerHandler for HubServer {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        context: RequestContext<RoleServer>,
+        _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let is_removed = LEGACY_METHODS.contains(&request.method.as_str()) && call::is_modern(&context);
-        if METHODS.contains(&request.method.as_str()) && !is_removed {
+        if METHODS.contains(&request.method.as_str()) {
             return Err(ErrorData::invalid_params(unfit_params(&request), None));
         }
         let method: String = request.method.chars().take(128).collect();
@@ -370,10 +369,6 @@ fn first_page_only(params: Option<PaginatedRequestParams>) -> Result<(), ErrorDa
 fn unknown_cursor() -> ErrorData {
     ErrorData::invalid_params("the cursor does not belong to this list; send the `nextCursor` of a page, or none", None)
 }
-
-/// The methods that version 2026-07-28 has no more.
-const LEGACY_METHODS: [&str; 5] =
-    ["initialize", "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe"];
 
 /// Why the parameters of a request were not understood.
 pub(super) fn unfit_params(request: &CustomRequest) -> String {

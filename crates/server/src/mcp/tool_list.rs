@@ -12,7 +12,7 @@ use std::{
 use rmcp::{ErrorData, model::Tool};
 use serde_json::{Value, json};
 use toolhub_core::{
-    Kind, Offer, OfferOptions, ToolFilter, ToolHub, ToolName, Tools, Toolset,
+    Offer, OfferOptions, ToolFilter, ToolHub, ToolName, Tools, Toolset,
     export::{self, Format},
     ids::ThreadId,
     suggest,
@@ -29,6 +29,8 @@ const MAX_PREPARED: usize = 64;
 pub(super) struct ToolList {
     hub: ToolHub,
     converted: Mutex<Converted>,
+    /// Held while the words of the tools are collected, so that it happens once.
+    indexing: tokio::sync::Mutex<()>,
 }
 
 /// The converted tools of one state of the registry.
@@ -54,7 +56,7 @@ struct ConvertedTool {
 
 impl ToolList {
     pub(super) fn new(hub: &ToolHub) -> Self {
-        Self { hub: hub.clone(), converted: Mutex::default() }
+        Self { hub: hub.clone(), converted: Mutex::default(), indexing: tokio::sync::Mutex::default() }
     }
 
     /// One tool.
@@ -119,23 +121,26 @@ impl ToolList {
         list
     }
 
-    /// The words of all tools.
-    pub(super) fn index(&self) -> Arc<SearchIndex> {
+    /// The words of all tools. Collecting them takes a second for thousands of tools, so nothing else waits for it.
+    pub(super) async fn index(&self) -> Result<Arc<SearchIndex>, ErrorData> {
+        let _indexing = self.indexing.lock().await;
+        let tools = {
+            let converted = self.lock_converted();
+            if let Some(index) = &converted.index {
+                return Ok(index.clone());
+            }
+            converted.tools.clone()
+        };
+        let indexed = tools.clone();
+        let indexing = tokio::task::spawn_blocking(move || {
+            Arc::new(SearchIndex::new(indexed.values().map(|entry| &*entry.registered)))
+        });
+        let index = indexing.await.map_err(|_| ErrorData::internal_error("the tools cannot be indexed", None))?;
         let mut converted = self.lock_converted();
-        let Converted { tools, index, .. } = &mut *converted;
-        index.get_or_insert_with(|| Arc::new(SearchIndex::new(tools.values().map(|entry| &*entry.registered)))).clone()
-    }
-
-    /// Says that there is no such tool, and which names of the address are close.
-    pub(super) fn closest(&self, request: &McpRequest, name: &str) -> String {
-        let tools = self.hub.list(&ToolFilter::default());
-        let names = tools.iter().map(|tool| tool.definition.name.as_str());
-        let names = names.filter(|name| request.toolset.contains(name));
-        let name: String = name.chars().take(128).collect();
-        let closest = suggest::closest(&name, names, MAX_SUGGESTIONS);
-        let hint =
-            if closest.is_empty() { String::new() } else { format!("; did you mean `{}`?", closest.join("`, `")) };
-        format!("there is no tool `{name}`{hint}")
+        if Arc::ptr_eq(&converted.tools, &tools) {
+            converted.index = Some(index.clone());
+        }
+        Ok(index)
     }
 
     fn converted(&self) -> Arc<HashMap<ToolName, Arc<ConvertedTool>>> {
@@ -185,6 +190,16 @@ pub(super) struct VisibleTools<'a> {
 }
 
 impl VisibleTools<'_> {
+    /// Says that there is no such tool, and which names are close.
+    pub(super) fn no_tool(&self, name: &str) -> String {
+        let names = self.converted.keys().map(ToolName::as_str).filter(|name| self.get(name, None).is_some());
+        let name: String = name.chars().take(128).collect();
+        let closest = suggest::closest(&name, names, MAX_SUGGESTIONS);
+        let hint =
+            if closest.is_empty() { String::new() } else { format!("; did you mean `{}`?", closest.join("`, `")) };
+        format!("there is no tool `{name}`{hint}")
+    }
+
     /// A tool as the request may see it, if `thread` is the one it names.
     pub(super) fn get(&self, name: &str, thread: Option<&ThreadId>) -> Option<&Tool> {
         let (name, entry) = self.converted.get_key_value(name)?;
@@ -199,8 +214,7 @@ impl VisibleTools<'_> {
 /// A tool as MCP describes it.
 fn convert(registered: Arc<toolhub_core::Tool>) -> Option<ConvertedTool> {
     let mut exported = export::export(Format::Mcp, [&registered.definition]).pop()?;
-    // Clients refuse every answer without structured content that fits it. The outputs of other people's services pass as they are.
-    if (registered.definition.origin.is_some() || registered.definition.kind == Kind::Rest)
+    if !result::lists_output_schema(&registered)
         && let Some(entry) = exported.as_object_mut()
     {
         entry.remove("outputSchema");

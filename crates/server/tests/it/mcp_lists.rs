@@ -163,14 +163,19 @@ async fn content_that_is_too_long_is_a_link_that_can_be_read() {
     let long = dynamic("long", json!({"type": "object"}), |_: Value, _: CallContext| async {
         Ok::<_, ToolError>(json!("abc".repeat(100_000)))
     });
-    fixture.hub.register(long.read_only()).unwrap();
+    let object = dynamic("object", json!({"type": "object"}), |_: Value, _: CallContext| async {
+        Ok::<_, ToolError>(json!({"text": "abc".repeat(100_000)}))
+    });
+    fixture.hub.register_all([long.read_only(), object.read_only()]).unwrap();
     let client = McpClient::modern(&fixture.router, "/mcp");
-    let result = client.call("long", json!({})).await;
-    let link = result["content"].as_array().unwrap().iter().find(|block| block["type"] == "resource_link").unwrap();
-    let uri = link["uri"].as_str().unwrap();
-    assert!(uri.starts_with("toolhub://artifacts/") && result["structuredContent"].is_null(), "{link}");
-    let read = client.result("resources/read", json!({"uri": uri})).await;
-    assert!(read["contents"][0]["text"].as_str().unwrap().contains("abcabc"));
+    for tool in ["long", "object"] {
+        let result = client.call(tool, json!({})).await;
+        let link = result["content"].as_array().unwrap().iter().find(|block| block["type"] == "resource_link").unwrap();
+        let uri = link["uri"].as_str().unwrap();
+        assert!(uri.starts_with("toolhub://artifacts/") && result["structuredContent"].is_null(), "{link}");
+        let read = client.result("resources/read", json!({"uri": uri})).await;
+        assert!(read["contents"][0]["text"].as_str().unwrap().contains("abcabc"));
+    }
     assert_eq!(client.error("resources/read", json!({"uri": "toolhub://artifacts/no"})).await["code"], -32602);
 }
 

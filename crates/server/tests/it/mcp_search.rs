@@ -86,15 +86,30 @@ async fn wrong_calls_in_search_mode_say_what_to_do() {
     let client = McpClient::modern(&fixture.router, "/mcp?mode=search");
     let error = client.error("tools/call", json!({"name": "add", "arguments": {}})).await;
     assert!(error["message"].as_str().unwrap().contains("call_tool"), "{error}");
-    let error = client.error("tools/call", json!({"name": "call_tool", "arguments": {"name": "ad"}})).await;
-    assert!(error["message"].as_str().unwrap().contains("`add`"), "{error}");
+    for wrong in [json!({"name": "call_tool", "arguments": {"name": "ad"}}), json!({"name": "ad"})] {
+        let error = client.error("tools/call", wrong).await;
+        assert!(error["message"].as_str().unwrap().contains("`add`"), "{error}");
+    }
     let unknown = client.call("describe_tool", json!({"name": "files_reed"})).await;
     assert!(unknown["isError"] == true && text(&unknown).contains("`files_read`"), "{unknown}");
-    for (tool, arguments) in
-        [("search_tools", json!({"limit": 1})), ("call_tool", json!({"name": 1})), ("describe_tool", json!({}))]
-    {
+    for (tool, arguments) in [
+        ("search_tools", json!({"limit": 1})),
+        ("search_tools", json!({"query": "add", "limit": 0})),
+        ("search_tools", json!({"query": "add", "limit": 100_000})),
+        ("search_tools", json!({"query": "add", "limit": "two"})),
+        ("call_tool", json!({"name": 1})),
+        ("describe_tool", json!({})),
+    ] {
         let result = client.call(tool, arguments).await;
         assert!(result["isError"] == true && text(&result).contains("do not fit"), "{result}");
+        assert_eq!(result["_meta"]["dev.toolhub/code"], "arguments_invalid", "{result}");
+    }
+    // A name that its caller cannot see is not suggested.
+    let body = json!({"status": "maintenance", "reason": "new disk"});
+    fixture.request("PUT", "/api/v1/tools/add/status", Some(body), &[]).await.expect_status(200);
+    for name in ["add", "ad"] {
+        let unknown = client.call("describe_tool", json!({"name": name})).await;
+        assert_eq!(text(&unknown), format!("there is no tool `{name}`"), "{unknown}");
     }
     let none = client.call("search_tools", json!({"query": "zzz"})).await;
     assert!(text(&none).contains("No tool matches"), "{none}");

@@ -283,6 +283,8 @@ async fn a_task_names_the_page_of_its_approval_and_the_thread_that_was_chosen_fo
     let in_thread = json!({"name": "buy", "arguments": {}, "_meta": {"dev.toolhub/threadId": "t-1"}});
     let task = plain.result("tools/call", in_thread).await;
     assert!(task["_meta"]["dev.toolhub/threadId"].is_null(), "{task}");
+    let task = plain.result("tasks/get", json!({"taskId": task["taskId"]})).await;
+    assert!(task["_meta"]["dev.toolhub/threadId"].is_null(), "the client has named it: {task}");
 }
 
 /// Asks for a name once the gate is open.

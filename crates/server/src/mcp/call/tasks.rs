@@ -24,7 +24,7 @@ use toolhub_core::{
     CallReceipt, CallRecord, CallRequest, InputKind, InputRequest, Status,
     clock::Timestamp,
     count_by_key::{CountByKey, is_full},
-    ids::{ApprovalId, CallId, Tenant},
+    ids::{ApprovalId, CallId, Tenant, ThreadId},
 };
 
 use super::{
@@ -136,7 +136,8 @@ impl Calls {
     ) -> Result<GetTaskResult, ErrorData> {
         let request = McpRequest::of(context)?;
         let record = self.task_record(parse_id(id)?, &request).await?;
-        let is_minted = named_thread(&request, &context.meta)?.is_none();
+        let is_named = named_thread(&request, &context.meta)?.is_some();
+        let is_minted = !is_named && record.thread.as_ref().is_some_and(ThreadId::looks_minted);
         self.describe(&record, &request, context, is_minted).await
     }
 
