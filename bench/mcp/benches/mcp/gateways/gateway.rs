@@ -55,6 +55,11 @@ impl Kind {
         }
     }
 
+    /// The path of its endpoint.
+    pub(super) fn path(self) -> &'static str {
+        if self == Self::McpProxy { "/" } else { "/mcp" }
+    }
+
     /// What it calls the tool `echo`.
     pub(super) fn tool(self) -> &'static str {
         match self {

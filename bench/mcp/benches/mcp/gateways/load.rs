@@ -84,7 +84,7 @@ impl Client {
         let tcp = TcpStream::connect(gateway.address).await.map_err(|error| error.to_string())?;
         tcp.set_nodelay(true).unwrap();
         let mut client = Self { tcp, buffer: vec![0; 64 << 10], filled: 0, call: Vec::new() };
-        let tool = gateway.kind.tool();
+        let (tool, path) = (gateway.kind.tool(), gateway.kind.path());
         let mut params = json!({"name": tool, "arguments": {"text": "hello"}});
         let mut headers = String::new();
         if gateway.kind.is_modern() {
@@ -99,15 +99,15 @@ impl Client {
                 "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"},
             });
             client
-                .send(&request("", &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})))
+                .send(&request(path, "", &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})))
                 .await?;
             let session = client.header("mcp-session-id").ok_or_else(|| client.text())?;
             headers.push_str(&format!("mcp-protocol-version: 2025-06-18\r\nmcp-session-id: {session}\r\n"));
             let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-            client.send(&request(&headers, &initialized)).await?;
+            client.send(&request(path, &headers, &initialized)).await?;
         }
         let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
-        client.call = request(&headers, &message);
+        client.call = request(path, &headers, &message);
         client.call().await?;
         Ok(client)
     }
@@ -165,9 +165,9 @@ impl Client {
     }
 }
 
-fn request(headers: &str, message: &Value) -> Vec<u8> {
+fn request(path: &str, headers: &str, message: &Value) -> Vec<u8> {
     let body = message.to_string();
-    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+    let head = "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                 accept: application/json, text/event-stream\r\n";
-    format!("{head}{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    format!("POST {path} {head}{headers}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
