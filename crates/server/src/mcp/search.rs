@@ -160,7 +160,7 @@ async fn found(
         let text = format!("The arguments do not fit: `limit` must be an integer from 1 to {MAX_FOUND}.");
         return Ok(result::refused(ErrorKind::ArgumentsInvalid, text));
     };
-    let index = tools.index().await?;
+    let index = tools.index().await;
     let visible = tools.visible(request, thread).await?;
     let found = index.search(&search.query, limit, |name| visible.get(name, thread).is_some());
     let found: Vec<Value> = found

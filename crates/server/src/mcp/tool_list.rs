@@ -15,13 +15,15 @@ use toolhub_core::{
     Offer, OfferOptions, ToolFilter, ToolHub, ToolName, Tools, Toolset,
     export::{self, Format},
     ids::ThreadId,
-    suggest,
+    offload, suggest,
 };
 
 use super::{call::THREAD_ARGUMENT, request::McpRequest, result, search::SearchIndex};
 
 /// How many names an unknown one is answered with.
 const MAX_SUGGESTIONS: usize = 3;
+/// About how long the definition of a tool is.
+const TOOL_BYTES: usize = 2 << 10;
 /// For how many toolsets lists are prepared.
 const MAX_PREPARED: usize = 64;
 
@@ -122,25 +124,23 @@ impl ToolList {
     }
 
     /// The words of all tools. Collecting them takes a second for thousands of tools, so nothing else waits for it.
-    pub(super) async fn index(&self) -> Result<Arc<SearchIndex>, ErrorData> {
+    pub(super) async fn index(&self) -> Arc<SearchIndex> {
         let _indexing = self.indexing.lock().await;
         let tools = {
             let converted = self.lock_converted();
             if let Some(index) = &converted.index {
-                return Ok(index.clone());
+                return index.clone();
             }
             converted.tools.clone()
         };
-        let indexed = tools.clone();
-        let indexing = tokio::task::spawn_blocking(move || {
-            Arc::new(SearchIndex::new(indexed.values().map(|entry| &*entry.registered)))
-        });
-        let index = indexing.await.map_err(|_| ErrorData::internal_error("the tools cannot be indexed", None))?;
+        let (indexed, size) = (tools.clone(), tools.len() * TOOL_BYTES);
+        let collect = move || Arc::new(SearchIndex::new(indexed.values().map(|entry| &*entry.registered)));
+        let index = offload::run(size, collect).await;
         let mut converted = self.lock_converted();
         if Arc::ptr_eq(&converted.tools, &tools) {
             converted.index = Some(index.clone());
         }
-        Ok(index)
+        index
     }
 
     fn converted(&self) -> Arc<HashMap<ToolName, Arc<ConvertedTool>>> {
