@@ -67,9 +67,10 @@ async fn listening_to_what_cannot_be_delivered_is_refused() {
     let fixture = api_fixture().await;
     let client = McpClient::modern(&fixture.router, "/mcp");
     let addresses = |count: usize| (0..count).map(|n| format!("doc://{n}")).collect::<Vec<_>>();
-    // The second is refused at once, not compared address by address.
+    // Refused before anything is acknowledged, and not compared address by address.
     for filter in [json!({}), json!({"resourceSubscriptions": addresses(40_000)}), json!({"toolsListChanged": false})] {
-        let error = client.error("subscriptions/listen", json!({"notifications": filter})).await;
-        assert_eq!(error["code"], -32602, "{error}");
+        let message = client.message("subscriptions/listen", json!({"notifications": filter}));
+        let refused = client.post(&message).await.expect_status(400);
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
     }
 }

@@ -114,7 +114,7 @@ async fn what_no_list_has_cannot_be_subscribed_to_completed_or_paged() {
         }
         let argument = json!({"name": "who", "value": "A"});
         for reference in [
-            json!({"type": "ref/prompt", "name": "docs__goodbye"}),
+            json!({"type": "ref/prompt", "name": "docs__unknown"}),
             json!({"type": "ref/resource", "uri": "other://{id}"}),
         ] {
             let error = client.error("completion/complete", json!({"ref": reference, "argument": argument})).await;
