@@ -50,6 +50,11 @@ impl ActiveRuns {
         self.lock().get(thread_key).cloned().flatten()
     }
 
+    /// Whether the drive permit of a thread is taken, and its holder has no run registered yet.
+    pub(crate) fn is_starting(&self, thread_key: &ThreadKey) -> bool {
+        self.lock().get(thread_key).is_some_and(Option::is_none)
+    }
+
     /// A run that is driven here, by its id.
     pub(crate) fn find(&self, tenant: &Tenant, run: RunId) -> Option<ActiveRun> {
         let runs = self.lock();

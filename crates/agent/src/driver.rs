@@ -100,7 +100,7 @@ impl Driver {
     /// Reloads the run after a store error, and retries until that succeeds: only the store knows whether the last step
     /// was committed, and the state in memory may be ahead of it.
     async fn reload_run(&mut self, error: &StoreError) -> ReloadResult {
-        if !matches!(error, StoreError::Conflict { .. } | StoreError::Fenced { .. }) {
+        if !matches!(error, StoreError::Conflict { .. }) {
             self.back_off().await;
         }
         loop {

@@ -15,12 +15,12 @@ use toolhub_core::{
 
 use crate::{
     record::RunRecord,
-    service::{AgentService, RunHandle},
+    service::{AgentService, POLL_INTERVALS, RunHandle},
 };
 
 /// After how long without events a run's handle is probed: its driver may have abandoned it.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// After how long it is loaded from the store: another process may drive it, whose events do not arrive here.
+/// After how long it is loaded from a store with one user: its driver may have left it open.
 const STORE_POLL_INTERVAL: Duration = Duration::from_secs(15);
 
 /// An item of a run's event stream.
@@ -34,12 +34,12 @@ pub enum RunEvent {
 }
 
 /// The events of a run until its end. Ends early if the process abandons the run, or if the subscriber lagged and
-/// missed the end: then `stream.reset` is the last event.
+/// missed the end: then `stream.reset` is the last event. Of a run that another node drives only the end is noticed.
 pub fn run_events(events: Subscription, run: RunHandle) -> impl Stream<Item = Arc<Event>> + Send {
     let id = run.id();
     let probe = move |lagged| {
         // The end event may still be on its way when the record is final, so the record counts only after a lag.
-        let ended = (lagged && run.record().status.is_end()).then(|| run.record());
+        let ended = ((lagged || run.is_remote()) && run.record().status.is_end()).then(|| run.record());
         let found = ended.map_or(if run.is_abandoned() { RunProbe::Gone } else { RunProbe::Open }, RunProbe::ended);
         std::future::ready(found)
     };
@@ -48,6 +48,7 @@ pub fn run_events(events: Subscription, run: RunHandle) -> impl Stream<Item = Ar
         run: id,
         probe,
         interval: POLL_INTERVAL,
+        longest: POLL_INTERVAL,
         next_probe: Instant::now() + POLL_INTERVAL,
         lagged: false,
         ended: false,
@@ -78,12 +79,18 @@ impl AgentService {
                 }
             }
         };
+        // Events of a run that another node drives do not arrive here.
+        let (first, longest) = match self.hub().has_exclusive_store() {
+            true => (STORE_POLL_INTERVAL, STORE_POLL_INTERVAL),
+            false => POLL_INTERVALS,
+        };
         let follower = RunFollower {
             events,
             run,
             probe,
-            interval: STORE_POLL_INTERVAL,
-            next_probe: Instant::now() + STORE_POLL_INTERVAL,
+            interval: first,
+            longest,
+            next_probe: Instant::now() + first,
             lagged: false,
             ended: false,
         };
@@ -112,7 +119,9 @@ struct RunFollower<P> {
     run: RunId,
     /// Loads the run; its argument says whether the subscriber lagged.
     probe: P,
+    /// Time until the next probe; doubles with each up to the longest.
     interval: Duration,
+    longest: Duration,
     /// When to probe next. An absolute time, because events of other runs must not postpone it.
     next_probe: Instant,
     lagged: bool,
@@ -125,14 +134,12 @@ impl<P: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<P> {
         while !self.ended {
             if self.lagged || Instant::now() >= self.next_probe {
                 let lagged = std::mem::take(&mut self.lagged);
+                self.interval = (2 * self.interval).min(self.longest);
                 self.next_probe = Instant::now() + self.interval;
                 match (self.probe)(lagged).await {
                     RunProbe::Open => {}
                     RunProbe::Gone => return None,
-                    RunProbe::Ended(record) => {
-                        self.ended = true;
-                        return Some((RunEvent::Ended(record), self));
-                    }
+                    RunProbe::Ended(record) => return self.next_before_end(record),
                 }
             }
             let Ok(event) = tokio::time::timeout_at(self.next_probe, self.events.next()).await else { continue };
@@ -143,10 +150,28 @@ impl<P: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<P> {
             }
             if event.kind.run_id() == Some(self.run) {
                 self.next_probe = Instant::now() + self.interval;
-                self.ended = matches!(event.kind, EventKind::RunCompleted { .. } | EventKind::RunFailed { .. });
+                self.ended = is_end(&event);
                 return Some((RunEvent::Event(event), self));
             }
         }
         None
     }
+
+    /// The next event of a run that has ended, and the end itself after the last one: those that are queued come first.
+    fn next_before_end(mut self, record: Box<RunRecord>) -> Option<(RunEvent, Self)> {
+        while let Some(event) = self.events.try_next() {
+            if event.kind.run_id() == Some(self.run) {
+                self.ended = is_end(&event);
+                // The end is found again when it is asked for the next item.
+                self.next_probe = Instant::now();
+                return Some((RunEvent::Event(event), self));
+            }
+        }
+        self.ended = true;
+        Some((RunEvent::Ended(record), self))
+    }
+}
+
+fn is_end(event: &Event) -> bool {
+    matches!(event.kind, EventKind::RunCompleted { .. } | EventKind::RunFailed { .. })
 }

@@ -4,6 +4,7 @@
 //! that a step is committed atomically and two processes never drive one run. A thread has a head row (the length of
 //! its conversation), its messages by number, its run records by id, and, while a run is open, the state of that run.
 
+mod ownership;
 mod queries;
 mod sealed_calls;
 
@@ -28,6 +29,7 @@ use crate::{
     window::{SizedMessage, message_tokens},
 };
 
+pub(crate) use ownership::cancelled_run;
 pub use queries::StoredMessage;
 use sealed_calls::CallSealer;
 
@@ -65,6 +67,9 @@ pub(crate) struct OpenRun {
     pub(crate) caller: Caller,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<TraceContext>,
+    /// The node that drives it. Runs of earlier versions have none; their process is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<SmolStr>,
 }
 
 impl OpenRun {
@@ -141,6 +146,8 @@ pub(crate) struct NewRun<'a> {
 pub(crate) struct RunStore {
     pub(crate) store: Arc<dyn Backend>,
     pub(crate) sealer: Sealer,
+    /// The node of this hub.
+    pub(crate) node: SmolStr,
 }
 
 fn row_key(thread_key: &ThreadKey, table: Table, id: SmolStr) -> RowKey {

@@ -5,13 +5,14 @@
 
 mod export;
 mod handle;
+mod nodes;
 mod queries;
 mod removed_agent;
 mod run_start;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -31,6 +32,7 @@ use crate::{
 
 pub use export::{ExportPart, ThreadExport};
 pub use handle::RunHandle;
+pub(crate) use nodes::POLL_INTERVALS;
 pub use queries::RunCancellation;
 
 /// The agent of a message that names none.
@@ -86,6 +88,8 @@ struct Inner {
     language: Language,
     tasks: TaskTracker,
     stopping: CancellationToken,
+    /// Whether the tasks that watch other nodes were started.
+    watches_nodes: AtomicBool,
 }
 
 /// The agents that were set for single threads.
@@ -109,7 +113,7 @@ impl AgentService {
     pub fn with_language(hub: &ToolHub, language: Language) -> Self {
         Self(Arc::new(Inner {
             hub: hub.clone(),
-            run_store: RunStore { store: hub.store(), sealer: hub.sealer().clone() },
+            run_store: RunStore { store: hub.store(), sealer: hub.sealer().clone(), node: hub.node_id().into() },
             active_runs: (*hub.extension::<ActiveRuns>()).clone(),
             meters: Arc::default(),
             agents: Mutex::default(),
@@ -117,6 +121,7 @@ impl AgentService {
             language,
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
+            watches_nodes: AtomicBool::new(false),
         }))
     }
 
@@ -177,28 +182,15 @@ impl AgentService {
     }
 
     /// Resumes the runs that a dead process left open; returns how many. Runs of agents that were
-    /// [set](Self::set_agent) for their thread resume when those are set again.
+    /// [set](Self::set_agent) for their thread resume when those are set again. On a store with several nodes this concerns the
+    /// runs of dead nodes, and from now on the service resumes those of each node that dies. There it leaves a run to other
+    /// nodes if its agent is not defined here.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn resume(&self) -> Result<usize, StoreError> {
-        let Inner { hub, run_store, .. } = &*self.0;
-        let mut resumed = 0;
-        if !run_store.store.is_exclusive() {
-            // A live process may drive the open runs of a shared store; the next message in their thread checks them.
-            return Ok(0);
-        }
-        for thread_key in run_store.threads_with_open_run(hub.now()).await? {
-            match self.resume_thread(&thread_key).await {
-                Ok(is_driven) => resumed += usize::from(is_driven),
-                // A damaged run must not keep the others from resuming.
-                Err(error @ StoreError::Damaged { .. }) => {
-                    tracing::warn!(thread = %thread_key.thread, %error, "open run is unreadable; skipping it");
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(resumed)
+        self.watch_nodes();
+        self.resume_all().await
     }
 
     /// Stops driving all runs. They stay open in the store, and the next process resumes them. Their calls keep running

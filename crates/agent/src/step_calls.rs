@@ -130,7 +130,7 @@ async fn recover_call(
     let record = tokio::select! {
         record = &mut ended => record?,
         () = cancel.cancelled() => match hub.cancel_call(&thread_key.tenant, call.id).await? {
-            Cancellation::OnOtherNode | Cancellation::NotFound => None,
+            Cancellation::NotRunning | Cancellation::NotFound => None,
             _ => ended.await?,
         },
     };

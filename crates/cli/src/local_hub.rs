@@ -76,10 +76,10 @@ impl LocalHub {
         self.loaded.files.last().map(PathBuf::as_path)
     }
 
-    /// The path of the store's database; `None` for a store in memory.
+    /// The path of the store's database; `None` for a store in memory or in Redis.
     pub(crate) fn store_path(&self) -> Option<&Path> {
         match &self.loaded.config.store.backend {
-            Backend::Memory { .. } => None,
+            Backend::Memory { .. } | Backend::Redis(_) => None,
             Backend::Sqlite { path, .. } => Some(path),
         }
     }

@@ -36,7 +36,7 @@ use clap::{
 use crate::{
     commands::{
         approvals, audit, backup, call, calls, chat, clock, completions, config_command, demo_words, doctor, events,
-        import, keys, mcp, reload, restore, runs, state, stub_llm, threads, tools, version,
+        import, keys, mcp, nodes, reload, restore, runs, state, store, stub_llm, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -100,6 +100,8 @@ enum Command {
     Events(events::EventsArgs),
     /// List changes and denied requests, newest first
     Audit(audit::AuditArgs),
+    /// List the nodes that share the store, and which of them are alive
+    Nodes(nodes::NodesArgs),
     /// Make the server read its config again
     Reload(reload::ReloadArgs),
     /// Accept the machine's clock after a jump
@@ -118,6 +120,9 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Replace the store with a backup
     Restore(restore::Restore),
+    /// Copy all records into another store
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Check config, model, store, server address and clock, and suggest fixes
     Doctor(doctor::Doctor),
     /// Serve a scripted model, for demos and tests without a key
@@ -195,6 +200,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::State(state) => state::run(session, state).await,
         Command::Events(args) => events::run(session, &args).await,
         Command::Audit(args) => audit::run(session, &args).await,
+        Command::Nodes(args) => nodes::run(session, &args).await,
         Command::Reload(_) => reload::run(session).await,
         Command::Clock(command) => clock::run(session, &command).await,
         Command::Config(config) => config_command::run(session, &config).await,
@@ -202,6 +208,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Keys(keys) => keys::run(session, keys).await,
         Command::Backup(args) => backup::run(session, &args).await,
         Command::Restore(restore) => restore::run(session, &restore),
+        Command::Store(command) => store::run(session, command).await,
         Command::Doctor(_) => doctor::run(session).await,
         Command::StubLlm(stub) => stub_llm::run(session, stub).await,
         Command::Completions(completions) => completions::run(session, &completions, &mut Cli::command()),

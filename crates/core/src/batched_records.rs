@@ -36,23 +36,38 @@ use toolhub_storage::{
     backend::{Backend, Batch, Change, Durability, Expect, Partition, StoreError, Table, Write, encode},
     clock::Clock,
 };
-use toolhub_types::timestamp::Timestamp;
+use toolhub_types::{outcome::Outcome, timestamp::Timestamp};
 
 /// Capacity of the buffer, in KiB. A record takes one, plus the size of its arguments.
 const CAPACITY_KIB: usize = 64 * 1024;
 /// How long a call waits for a full buffer before its record is dropped. Only a store that has stalled takes that long.
 const MAX_WAIT: Duration = Duration::from_secs(2);
+/// From this part of the memory of the store's server on, plain read-only calls are not recorded: the rest is for what must be stored.
+const MAX_MEMORY_PRESSURE: f64 = 0.9;
+const MEMORY_WARNING: &str = "the memory of the store's server is 90 % full";
 /// Minimum time between two warnings about dropped records.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
-/// How long records are collected, so that they are in the store within fifty milliseconds.
-const FLUSH_DELAY: Duration = Duration::from_millis(30);
+/// How long records are collected. Short, because writing competes with calls for the cores: long bursts raise their latency.
+const FLUSH_DELAY: Duration = Duration::from_millis(10);
 /// Number of buffer shards. Callers on different cores use different shards, to avoid contention. A power of two.
 const SHARDS: usize = 16;
 /// Number of rows per batch.
 const BATCH_SIZE: usize = 200;
 /// Number of concurrent batches: as many as a store with group commit puts into one transaction. A call without a thread has
 /// a batch of its own, so this decides how many of them are written per second.
-const WRITE_CONCURRENCY: usize = 256;
+const WRITE_CONCURRENCY: usize = 512;
+
+/// Which plain read-only calls are recorded in the journal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReadOnlyCalls {
+    /// All of them.
+    #[default]
+    All,
+    /// Those that did not succeed.
+    Failed,
+    /// None.
+    None,
+}
 
 /// Counts of the records of plain read-only calls on this hub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -82,6 +97,7 @@ pub(crate) struct BatchedRecords {
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     retention: Duration,
+    recorded: ReadOnlyCalls,
 }
 
 /// When dropped records were last logged.
@@ -98,12 +114,17 @@ impl WarningState {
     fn log(&mut self, now: Timestamp) {
         let (dropped, reason) = (std::mem::take(&mut self.unreported), &self.reason);
         self.last = Some(now);
-        tracing::warn!(dropped, %reason, "journal records of read-only calls were dropped; check the store's disk");
+        tracing::warn!(dropped, %reason, "journal records of read-only calls were dropped; check the store");
     }
 }
 
 impl BatchedRecords {
-    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, retention: Duration) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        retention: Duration,
+        recorded: ReadOnlyCalls,
+    ) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             free_kib: Semaphore::new(CAPACITY_KIB),
@@ -116,11 +137,24 @@ impl BatchedRecords {
             store,
             clock,
             retention,
+            recorded,
+        }
+    }
+
+    /// Whether a call with this outcome is recorded.
+    pub(crate) fn accepts(&self, outcome: &Outcome) -> bool {
+        match self.recorded {
+            ReadOnlyCalls::All => true,
+            ReadOnlyCalls::Failed => !outcome.is_success(),
+            ReadOnlyCalls::None => false,
         }
     }
 
     /// Buffers a call that has ended; returns it if the buffer is full.
     pub(crate) fn try_add(&self, ended: EndedCall) -> Result<(), Box<EndedCall>> {
+        if self.skips_for_memory() {
+            return Ok(());
+        }
         let Ok(permits) = self.free_kib.try_acquire_many(ended.permits()) else { return Err(Box::new(ended)) };
         permits.forget();
         self.push(ended);
@@ -129,13 +163,44 @@ impl BatchedRecords {
 
     /// Buffers a call when there is room for it, or drops its record if the store does not make room in time.
     pub(crate) async fn add(&self, ended: Box<EndedCall>) {
-        match tokio::time::timeout(MAX_WAIT, self.free_kib.acquire_many(ended.permits())).await {
+        if self.skips_for_memory() {
+            return;
+        }
+        let mut waiting = WaitingRecord(Some(self));
+        let waited = tokio::time::timeout(MAX_WAIT, self.free_kib.acquire_many(ended.permits())).await;
+        waiting.0 = None;
+        match waited {
             Ok(Ok(permits)) => {
                 permits.forget();
                 self.push(*ended);
             }
             _ => self.count_dropped(1, "the buffer is full: the store is too slow"),
         }
+    }
+
+    /// Buffers a call whose caller is gone and cannot wait, or drops its record if the buffer is full.
+    pub(crate) fn add_now(&self, ended: EndedCall) {
+        if self.try_add(ended).is_err() {
+            self.count_dropped(1, "the buffer is full: the store is too slow");
+        }
+    }
+
+    fn is_memory_short(&self) -> bool {
+        self.store.memory_pressure().is_some_and(|used| used >= MAX_MEMORY_PRESSURE)
+    }
+
+    /// Whether the memory is too short to record a call. Counts the call then.
+    fn skips_for_memory(&self) -> bool {
+        let is_short = self.is_memory_short();
+        if is_short {
+            self.count_dropped(1, MEMORY_WARNING);
+        }
+        is_short
+    }
+
+    /// Why calls are not recorded at present.
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.is_memory_short().then(|| format!("{MEMORY_WARNING}: plain read-only calls are not recorded"))
     }
 
     fn push(&self, ended: EndedCall) {
@@ -243,6 +308,17 @@ impl BatchedRecords {
             warnings.log(now);
         }
         !is_due
+    }
+}
+
+/// A record that waits for room in the buffer. Counted as dropped if its caller goes away meanwhile.
+struct WaitingRecord<'a>(Option<&'a BatchedRecords>);
+
+impl Drop for WaitingRecord<'_> {
+    fn drop(&mut self) {
+        if let Some(records) = self.0 {
+            records.count_dropped(1, "its caller went away while the buffer was full");
+        }
     }
 }
 

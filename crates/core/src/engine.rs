@@ -22,6 +22,7 @@ use crate::{
     extensions::Extensions,
     hooks::Hook,
     journal::{Journal, LiveCalls},
+    nodes::Nodes,
     offers::Offers,
     registry::Registry,
     scheduler::Scheduler,
@@ -30,11 +31,13 @@ use crate::{
     statuses::Statuses,
     threads::ThreadStore,
 };
-use toolhub_types::{policy::Glob, timestamp::Timestamp, tool::Kind};
+use toolhub_types::{outcome::Outcome, policy::Glob, timestamp::Timestamp, tool::Kind};
 
 pub(crate) struct Engine {
     pub(crate) registry: Registry,
     pub(crate) journal: Journal,
+    /// The nodes that share the store.
+    pub(crate) nodes: Arc<Nodes>,
     /// Records of plain read-only calls; `None` if the hub was given no store.
     pub(crate) batched_records: Option<Arc<BatchedRecords>>,
     /// The stored events; `None` if the hub was given no store.
@@ -72,6 +75,11 @@ impl Engine {
     /// Whether shutdown was requested. Checked by every call.
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutdown.is_requested.load(Ordering::Relaxed)
+    }
+
+    /// Where a plain read-only call with this outcome is recorded, if it is.
+    pub(crate) fn records_of(&self, outcome: &Outcome) -> Option<&BatchedRecords> {
+        self.batched_records.as_deref().filter(|records| records.accepts(outcome))
     }
 }
 

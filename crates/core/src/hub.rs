@@ -17,18 +17,23 @@ mod health_checks;
 mod journal;
 mod lists;
 mod monitor;
+mod nodes;
 mod offer;
 mod recovery;
 mod request;
+mod requests;
 mod sessions;
 mod shared_offer;
 mod snapshot;
 mod sources;
 mod status;
+mod store_losses;
 mod store_trim;
 mod thread_context;
 mod thread_removal;
+mod thread_watch;
 mod threads;
+mod time;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -66,7 +71,6 @@ use toolhub_storage::backend::{Backend, StoreError};
 use toolhub_types::{
     event_kind::EventKind,
     ids::{ArtifactId, Tenant},
-    timestamp::Timestamp,
     tool::{Kind, ToolName},
 };
 
@@ -256,12 +260,6 @@ impl ToolHub {
         self.engine.services.store.clone()
     }
 
-    /// The current time by the hub's clock, which a test may control.
-    #[must_use]
-    pub fn now(&self) -> Timestamp {
-        self.engine.services.clock.now()
-    }
-
     /// An immutable snapshot of the current tools. A call can be made [from](CallRequest::from_offer) exactly these.
     #[must_use]
     pub fn tools(&self) -> Arc<Tools> {
@@ -311,6 +309,7 @@ impl ToolHub {
             tracing::warn!(%error, "thread activity not flushed at shutdown");
         }
         self.flush_batched_records().await;
+        self.engine.nodes.leave().await;
         self.flush_events().await;
         stopped.cancel();
         background_tasks.close();

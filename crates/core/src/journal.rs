@@ -3,13 +3,11 @@
 //! In: calls that must be recorded, and their outcomes. Out: the writes of their rows, and reads of records and claims.
 //! The pipeline commits the writes in its batches; this module defines their format. Open calls are in a separate
 //! table, `open`, so that recovery finds the calls of a crashed process without a full scan; closing moves a call to
-//! `calls`. `record` is the data format, `tracker` and `live_calls` track the calls that run on this node, `nodes`
-//! keeps leases, `query` lists calls, `terms` are what they are found by, `call_index` adds them to calls of earlier versions,
+//! `calls`. `record` is the data format, `tracker` and `live_calls` track the calls that run on this node, `query` lists calls, `terms` are what they are found by, `call_index` adds them to calls of earlier versions,
 //! `recent_stats` aggregates. `batched_records.rs` writes the records of plain read-only calls.
 
 mod call_index;
 mod live_calls;
-mod nodes;
 mod query;
 mod recent_stats;
 mod record;
@@ -26,18 +24,18 @@ use std::{
 };
 
 use serde::de::DeserializeOwned;
-use smol_str::{SmolStr, format_smolstr};
+use smol_str::SmolStr;
 use tokio::sync::Notify;
 
 use crate::sealing::{Sealer, UnsealError};
 pub(crate) use call_index::CallIndex;
 pub(crate) use live_calls::LiveCalls;
-pub(crate) use nodes::{LEASE_RENEW_INTERVAL, LeaseMonitor, keep_lease};
 pub(crate) use query::with_live_status;
 pub use query::{CallPage, CallQuery, CallQueryError};
 pub use recent_stats::RecentStats;
 pub use record::CallRecord;
 pub(crate) use record::{CallSummary, Claim, ENDED_CALL_LAYOUT, OpenCall, Opening};
+pub use terms::index_terms;
 pub(crate) use terms::of_record as terms_of_record;
 use toolhub_storage::backend::{
     Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, StoreError, Table, Write,
@@ -82,8 +80,6 @@ pub(crate) struct Journal {
     pub(crate) retention: Duration,
     /// The id of this hub, unique among all that ever used the store.
     pub(crate) node: SmolStr,
-    /// Whether this hub is the only user of the store: then the node of every other open call is dead.
-    pub(crate) store_is_exclusive: bool,
     /// Notified when a call of this hub may have been left open.
     pub(crate) recovery_needed: Arc<Notify>,
     /// Seals the secret arguments of open calls.
@@ -99,16 +95,14 @@ impl Journal {
         store: Arc<dyn Backend>,
         index: CallIndex,
         retention: Duration,
-        store_is_exclusive: bool,
+        node: SmolStr,
         sealer: Sealer,
     ) -> Self {
-        let node = format_smolstr!("{:016x}", fastrand::u64(..));
         Self {
             store,
             index: Arc::new(index),
             retention,
             node,
-            store_is_exclusive,
             recovery_needed: Arc::default(),
             sealer,
             unwritten: Arc::default(),

@@ -21,6 +21,7 @@ mod hub;
 mod journal;
 mod link;
 mod monitor;
+mod nodes;
 mod offers;
 #[doc(hidden)]
 pub mod offload;
@@ -28,6 +29,7 @@ mod pipeline;
 mod reentrancy;
 mod registration;
 mod registry;
+mod requests;
 mod result_cache;
 mod runaway;
 mod scheduler;
@@ -46,7 +48,7 @@ pub use approvals::{
     Answer, Approval, ApprovalError, ApprovalOutcome, ApprovalReservation, ApprovalState, Grant, GrantScope,
 };
 pub use artifact::Artifact;
-pub use batched_records::JournalStats;
+pub use batched_records::{JournalStats, ReadOnlyCalls};
 pub use call::{ApprovalReuse, CallReceipt, InputError, InputHandler, InputKind, InputRequest, ReportError};
 pub use execution::{BoxFuture, CallContext, Executor, HeldSlot, INPUT_TIMEOUT, Job, Reply, Tool};
 pub use futures_core::Stream;
@@ -63,8 +65,9 @@ pub use hub::{
     SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState, StatusDetails, StatusScope,
     SubscribeError, ThreadContext, ThreadError, Threads, ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
 };
-pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats};
+pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
 pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};
+pub use nodes::{NodeInfo, NodeState, NodeStatus};
 pub use offers::{OfferWatch, SharedOffer};
 pub use registration::InstanceGroup;
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
@@ -115,9 +118,9 @@ pub use toolhub_types::{count_by_key, digest, hidden_chars, json, page_budget, r
 /// The storage trait and its request types.
 pub mod backend {
     pub use toolhub_storage::backend::{
-        Backend, Batch, Change, Cursor, Durability, Expect, Memory, Page, Partition, PartitionKind, Row, RowKey,
-        RowVersion, Scan, Scope, StoreError, Table, Terms, WatchEvent, Watcher, Write, decode, encode, read_all,
-        rewatch,
+        Backend, Batch, Change, Cursor, Durability, Expect, LossReport, Memory, Page, Partition, PartitionKind, Row,
+        RowKey, RowVersion, Scan, Scope, StoreError, Table, Terms, WatchEvent, Watcher, Write, decode, encode,
+        read_all, rewatch,
     };
     pub use toolhub_storage::seal::SealKey;
 }

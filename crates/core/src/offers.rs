@@ -7,7 +7,7 @@ mod removal_delay;
 mod shared;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -18,7 +18,7 @@ use removal_delay::RemovalDelay;
 pub use shared::{OfferWatch, SharedOffer};
 pub(crate) use shared::{SharedView, SharedViews};
 
-use crate::registry::{ToolFilter, Tools, Toolset};
+use crate::registry::{Tools, Toolset};
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
     tool::ToolName,
@@ -138,9 +138,5 @@ impl BoundOffer {
     /// Whether the offer contains a tool that is not usable, or lacks a usable one of its toolset.
     pub(crate) fn is_stale_for(&self, tool: &ToolName, usable: bool) -> bool {
         self.tools.get(tool).is_some() != (usable && self.toolset.contains(tool))
-    }
-
-    pub(crate) fn names(&self) -> BTreeSet<ToolName> {
-        self.tools.list(&ToolFilter::default()).iter().map(|tool| tool.definition.name.clone()).collect()
     }
 }

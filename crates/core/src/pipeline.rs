@@ -56,7 +56,7 @@ use toolhub_types::{
 };
 
 /// The stages, in order.
-async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result<Outcome, CallError> {
+async fn route<'a>(engine: &'a Engine, found: Found, ticket: &mut Ticket<'a>) -> Result<Outcome, CallError> {
     let Engine { services, journal, statuses, .. } = engine;
 
     //  1. resolve: which tool? `Call → Found`. `run` and `start` do this, because the tool decides where its call runs.
@@ -109,6 +109,7 @@ async fn route(engine: &Engine, found: Found, ticket: &mut Ticket<'_>) -> Result
     let opened = open::open(services, placed, record, ticket);
     // 12. attempts: the tool runs. `Opened → Executing → Done`
     let mut executing = attempts::begin(services, opened, ticket);
+    ticket.record_if_dropped(engine.batched_records.as_deref(), executing.context());
     let mut verdict;
     let outcome = loop {
         let result = attempts::run(services, &mut executing, ticket).await;

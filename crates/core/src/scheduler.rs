@@ -2,12 +2,13 @@
 //! result cache.
 //!
 //! In: the subject of the call, the tool's limits, and the time. Out: a slot, a rate permit, or a refusal. Nothing here
-//! knows an outcome or reads a clock; the pipeline calls these parts in its own order and turns a refusal into an
-//! error.
+//! knows an outcome; the pipeline calls these parts in its own order and turns a refusal into an error. Only
+//! `shared_rates`, for several nodes, uses the store and its clock.
 
 mod limiter;
 mod queue;
 mod retry_budget;
+mod shared_rates;
 mod tool_runtime;
 
 use std::{
@@ -20,6 +21,7 @@ pub(crate) use queue::{
     FairnessKey, Queue, QueueFull, QueueLimit, QueueLimits, RETRY_AFTER, Slot, SlotOrWaiter, SlotWaiter, ToolQueue,
 };
 pub(crate) use retry_budget::RetryBudget;
+pub(crate) use shared_rates::{SharedPermit, SharedRates, SharedRefusal};
 pub(crate) use tool_runtime::ToolRuntime;
 
 use crate::{

@@ -8,6 +8,7 @@ use crate::{
     blocking::BlockingPool,
     events::Events,
     extensions::Extensions,
+    scheduler::SharedRates,
     sealing::Sealer,
     threads::{InstancePool, ThreadActivity},
 };
@@ -33,6 +34,8 @@ pub(crate) struct Services {
     /// The threads recently used on this node.
     pub(crate) thread_activity: Arc<ThreadActivity>,
     pub(crate) blocking: BlockingPool,
+    /// Rate limits of all nodes; `None` if the store has no other user, and each tool's own limiter decides.
+    pub(crate) shared_rates: Option<Arc<SharedRates>>,
     /// The resources shared with all tools, one value per type.
     pub(crate) resources: Extensions,
     /// Redacts secrets in records, approvals and events.

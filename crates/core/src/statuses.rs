@@ -11,7 +11,7 @@ mod status_events;
 mod successes;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -135,6 +135,11 @@ impl Statuses {
         self.cache.is_empty()
     }
 
+    /// The number of records of each tool that has one, shared or of a thread.
+    pub(crate) fn count_by_tool(&self) -> Arc<HashMap<ToolName, usize>> {
+        self.cache.count_by_tool()
+    }
+
     /// The number of a tenant's threads that have a record of their own by which a tool is withheld, by tool.
     pub(crate) fn withheld_threads(&self, tenant: &Tenant) -> HashMap<ToolName, usize> {
         self.cache.withheld_threads(tenant)
@@ -184,14 +189,14 @@ impl Statuses {
         let jitter = fastrand::f64();
         let mut cached = self.cache.get(key);
         loop {
-            let now = self.clock.now();
+            let (now, requested) = (self.clock.now(), self.cache.time());
             let (facts, row_version) = match cached {
                 Some((facts, row_version)) => (facts, row_version),
                 None => {
                     let (facts, row_version) = self.load(key, now).await?;
                     // Cache what was read, whatever the event does: another node may have written it.
                     match row_version {
-                        Some(row_version) => self.insert_and_emit(key.clone(), facts.clone(), row_version),
+                        Some(row_version) => self.insert_and_emit(key.clone(), (facts.clone(), row_version), requested),
                         // The row does not exist, or was removed when its thread was swept.
                         None => self.cache.forget(key),
                     }
@@ -205,7 +210,7 @@ impl Statuses {
             let next = Arc::new(next);
             match self.write(key, (&facts, &next), row_version, now).await {
                 Ok(row_version) => {
-                    self.insert_and_emit(key.clone(), next.clone(), row_version);
+                    self.insert_and_emit(key.clone(), (next.clone(), row_version), requested);
                     return Ok(next);
                 }
                 // A concurrent write succeeded first: load the record from the store and retry.
@@ -220,23 +225,29 @@ impl Statuses {
         self.changed.notified()
     }
 
-    /// Loads every record of the store. Skips unreadable rows: one damaged row must not stop a hub.
+    /// Loads every record of the store, and drops those that are no longer there. Skips unreadable rows: one damaged row must not stop a hub.
     pub(crate) async fn load_all(self: &Arc<Self>, on_load: OnLoad) -> Result<(), StoreError> {
-        let scan = Scan::new(Table::Statuses, Scope::All);
+        let (scan, requested) = (Scan::new(Table::Statuses, Scope::All), self.cache.time());
+        let mut found = HashSet::new();
         for (row_key, row) in read_all(&*self.store, scan, self.clock.now()).await? {
-            let read = decode(&row_key.id, &row).inspect_err(StoreError::log_skipped);
-            let (Some(key), Ok(facts)) = (StatusKey::from_key(&row_key), read) else { continue };
+            let Some(key) = StatusKey::from_key(&row_key) else { continue };
+            found.insert(key.clone());
+            let Ok(facts) = decode(&row_key.id, &row).inspect_err(StoreError::log_skipped) else { continue };
             match on_load {
-                OnLoad::Silent => self.insert_silently(key, facts, row.version),
-                OnLoad::Emit => self.insert_and_emit(key, facts, row.version),
+                OnLoad::Silent => self.insert_silently(key, (facts, row.version), requested),
+                OnLoad::Emit => self.insert_and_emit(key, (facts, row.version), requested),
             }
         }
+        // Records are deleted with their thread only.
+        let vanished = |key: &StatusKey| key.owner().is_some() && !found.contains(key);
+        self.cache.unchanged_since(requested).iter().filter(|key| vanished(key)).for_each(|key| self.forget(key));
         Ok(())
     }
 
     /// Reloads a record that another node may have written.
     pub(crate) async fn refresh(self: &Arc<Self>, row_key: &RowKey) -> Result<(), StoreError> {
         let Some(key) = StatusKey::from_key(row_key) else { return Ok(()) };
+        let requested = self.cache.time();
         let (facts, row_version) = self.load(&key, self.clock.now()).await?;
         if row_version.is_none() && key.owner().is_some() {
             // The thread was swept, its records with it.
@@ -244,7 +255,7 @@ impl Statuses {
         }
         let cached = || self.cache.get(&key).and_then(|(_, cached)| cached);
         if let Some(row_version) = row_version.filter(|loaded| cached() != Some(*loaded)) {
-            self.insert_and_emit(key, facts, row_version);
+            self.insert_and_emit(key, (facts, row_version), requested);
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod activity;
 mod instance_info;
 mod instance_pool;
 mod instance_slot;
+mod own_removals;
 mod pool_state;
 mod record;
 mod row_backend;

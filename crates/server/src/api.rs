@@ -20,6 +20,7 @@ mod mcp;
 mod mcp_servers;
 mod messages;
 mod new_definition;
+mod nodes;
 mod problems;
 mod reported_error;
 mod reports;
@@ -81,6 +82,7 @@ fn routes() -> Vec<Route> {
         system::routes(),
         health::routes(),
         keys::routes(),
+        nodes::routes(),
         audit::routes(),
     ]
     .into_iter()

@@ -4,11 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::time::Instant;
 use toolhub_agent::AgentService;
-use toolhub_core::{
-    CancellationToken, ToolHub,
-    backend::Backend,
-    clock::{Clock, SystemClock, Timestamp},
-};
+use toolhub_core::{CancellationToken, ToolHub, backend::Backend, clock::Timestamp};
 
 use crate::{
     admission::Admission, audit::Audit, host_control::HostControl, keys::Keys, mcp::McpEndpoint, metrics::Metrics,
@@ -43,8 +39,9 @@ impl App {
         host_control: Option<Arc<dyn HostControl>>,
         settings: Settings,
     ) -> Self {
-        let (origin_check, keys) = (OriginCheck::new(&settings), Arc::new(Keys::new(&settings, store.clone())));
-        let audit = Arc::new(Audit::new(store.clone(), settings.audit_retention));
+        let keys = Arc::new(Keys::new(&settings, store.clone(), hub.clock()));
+        let origin_check = OriginCheck::new(&settings);
+        let audit = Arc::new(Audit::new(store.clone(), hub.clock(), settings.audit_retention));
         let (meters, started, stopping) = (Metrics::default(), Instant::now(), CancellationToken::new());
         let (agents, admission) = (OnceLock::new(), Admission::new(settings.limits.connections.max(1)));
         let mcp = McpEndpoint::new(&hub, &store, &audit, &settings, &stopping);
@@ -76,6 +73,18 @@ impl App {
         // The server's store is usually the hub's.
         damage.dedup();
         damage
+    }
+
+    /// What an operator should know about this store and those of the hub.
+    pub(crate) fn store_warnings(&self) -> Vec<String> {
+        let mut warnings = self.hub().store_warnings();
+        for warning in self.store().warnings() {
+            // The server's store is usually the hub's.
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        warnings
     }
 
     /// The store of the keys and the audit log.
@@ -143,9 +152,8 @@ impl App {
         &self.0.stopping
     }
 
-    /// The current time.
-    #[expect(clippy::unused_self, reason = "the clock may become the owner's one day, and callers should not notice")]
+    /// The current time by the hub's clock, which all nodes of a store share.
     pub(crate) fn now(&self) -> Timestamp {
-        SystemClock.now()
+        self.0.hub.now()
     }
 }

@@ -21,7 +21,7 @@ use toolhub_core::{
         Backend, Batch, Change, Cursor, Durability, Expect, Partition, PartitionKind, RowKey, Scan, Scope as ScanScope,
         StoreError, Table, Write,
     },
-    clock::{Clock, SystemClock, Timestamp},
+    clock::{Clock, Timestamp},
     ids::{Caller, Tenant},
 };
 
@@ -75,6 +75,7 @@ fn is_zero(number: &u64) -> bool {
 /// The audit log of a server.
 pub(crate) struct Audit {
     store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
     /// How long an entry is kept.
     retention: Duration,
     /// Theoretical arrival time (TAT) of the denial rate limit, in milliseconds since the Unix epoch.
@@ -83,8 +84,8 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    pub(crate) fn new(store: Arc<dyn Backend>, retention: Duration) -> Self {
-        Self { store, retention, denial_tat: AtomicI64::new(0), dropped_denials: AtomicU64::new(0) }
+    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, retention: Duration) -> Self {
+        Self { store, clock, retention, denial_tat: AtomicI64::new(0), dropped_denials: AtomicU64::new(0) }
     }
 
     /// Writes an entry. If the store refuses it, the entry goes to the log instead, so that it is not lost.
@@ -125,7 +126,7 @@ impl Audit {
         let mut scan = Scan::new(Table::Audit, ScanScope::Partition(partition())).limit(limit);
         scan.descending = true;
         scan.after = start.map(key);
-        let page = self.store.scan(scan, SystemClock.now()).await?;
+        let page = self.store.scan(scan, self.clock.now()).await?;
         let oldest = since.map(id_prefix);
         let mut entries = Vec::new();
         for (key, row) in &page.rows {
@@ -146,7 +147,7 @@ impl Audit {
             Change::Put { value: value.into(), schema: SCHEMA_VERSION, expires: Some(entry.at + self.retention) };
         let (durability, expect) = (Durability::KillSafe, Expect::Absent);
         let write = Write { table: Table::Audit, id: entry.id.clone(), expect, change, durability };
-        self.store.commit(Batch::new(partition()).with(write), SystemClock.now()).await.map(drop)
+        self.store.commit(Batch::new(partition()).with(write), self.clock.now()).await.map(drop)
     }
 }
 
@@ -168,11 +169,11 @@ fn partition() -> Partition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhub_core::backend::Memory;
+    use toolhub_core::{backend::Memory, clock::SystemClock};
 
     #[test]
     fn refusals_beyond_the_rate_are_counted_and_told_with_the_next_that_is_kept() {
-        let audit = Audit::new(Arc::new(Memory::new()), DENIAL_INTERVAL);
+        let audit = Audit::new(Arc::new(Memory::new()), Arc::new(SystemClock), DENIAL_INTERVAL);
         let now = Timestamp::from_millis(1_000_000_000);
         let admitted = (0..100).filter(|_| audit.try_admit_denial(now).is_some()).count();
         assert_eq!(admitted, 60);

@@ -96,6 +96,9 @@ pub enum ToolChangeError {
     /// The tool is defined in the config or in code, which take precedence.
     #[error("the tool is defined in the config, which takes precedence")]
     Configured,
+    /// Another node changed the tool at the same time.
+    #[error("the tool was changed at the same time on another node")]
+    Conflict,
     /// The definition is not valid; the text is for the client.
     #[error("{0}")]
     Refused(String),

@@ -21,7 +21,7 @@ use smol_str::SmolStr;
 use subtle::ConstantTimeEq;
 use toolhub_core::{
     backend::{Backend, StoreError},
-    clock::{Clock, SystemClock, Timestamp},
+    clock::{Clock, Timestamp},
     ids::{Caller, Tenant},
 };
 
@@ -71,6 +71,7 @@ pub(crate) struct Keys {
     config_errors: Vec<KeyError>,
     /// Keys of the store.
     key_store: Arc<KeyStore>,
+    clock: Arc<dyn Clock>,
 }
 
 impl fmt::Debug for Keys {
@@ -80,10 +81,11 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    pub(crate) fn new(settings: &Settings, store: Arc<dyn Backend>) -> Self {
+    pub(crate) fn new(settings: &Settings, store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
         let config: &[KeySetting] = if let Auth::Keys(keys) = &settings.auth { keys } else { &[] };
         let (entries, errors) = parse_config_keys(config);
-        Self { config_keys: ArcSwap::from_pointee(entries), config_errors: errors, key_store: KeyStore::new(store) }
+        let key_store = KeyStore::new(store, clock.clone());
+        Self { config_keys: ArcSwap::from_pointee(entries), config_errors: errors, key_store, clock }
     }
 
     /// Replaces the keys of the config; effective from the next request on.
@@ -99,7 +101,7 @@ impl Keys {
             }
         }
         self.config_keys.store(Arc::new(entries));
-        if !self.has_admin_key(None, SystemClock.now()) {
+        if !self.has_admin_key(None, self.clock.now()) {
             tracing::warn!(
                 "no key with the scope `admin` is left: keys, config and backups cannot be managed through the API. Add such \
                  a key to the config and reload with SIGHUP, or restart"
@@ -156,7 +158,7 @@ impl Keys {
             return Ok(entry.principal(now));
         }
         let key_store = self.key_store().await?;
-        let stored = key_store.get(id).filter(|stored| same(&stored.entry));
+        let stored = key_store.find(id).await?.filter(|stored| same(&stored.entry));
         let found = stored.as_ref().and_then(|stored| stored.entry.principal(now));
         if let (Some(stored), true) = (&stored, found.is_some()) {
             key_store.mark_used(stored, now);

@@ -6,6 +6,7 @@
 mod approvals;
 mod call;
 mod configured_toolset;
+mod direct_call;
 mod endpoint;
 mod envelope;
 mod input;

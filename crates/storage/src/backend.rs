@@ -1,12 +1,13 @@
 //! The `Backend` trait: versioned row storage with atomic batches, implemented by memory, files and SQLite.
 //!
-//! In: batches of writes to one partition. Out: rows, versions, change events. A backend knows tables, keys, versions,
-//! expiry and fencing tokens; it does not know what the rows mean. The crates above interpret them, once for all backends.
+//! In: batches of writes to one partition. Out: rows, versions, change events. A backend knows tables, keys, versions
+//! and expiry; it does not know what the rows mean. The crates above interpret them, once for all backends.
 
 mod apply;
 mod arc;
 mod batch;
 mod error;
+mod loss;
 mod memory;
 mod meters;
 mod partition;
@@ -17,7 +18,7 @@ mod size_limit;
 mod terms;
 mod timeout;
 
-use std::{collections::BTreeMap, pin::Pin};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use futures_core::{Stream, future::BoxFuture};
 use futures_util::StreamExt;
@@ -26,6 +27,7 @@ use smol_str::SmolStr;
 pub use apply::{Action, Applied, PriorRow, WriteContext};
 pub use batch::{Batch, Change, Durability, Expect, ROW_OVERHEAD_BYTES, Write};
 pub use error::StoreError;
+pub use loss::LossReport;
 pub use memory::Memory;
 pub use meters::{StoreMeter, StoreMeters, StoreStats};
 pub use partition::{Partition, PartitionKind};
@@ -37,7 +39,7 @@ pub use size_limit::{Reservation, SizeLimit};
 pub use terms::Terms;
 pub use timeout::TimeoutBackend;
 
-use crate::seal::SealKey;
+use crate::{clock::Clock, seal::SealKey};
 use toolhub_types::timestamp::Timestamp;
 
 /// A store of versioned rows.
@@ -45,6 +47,8 @@ use toolhub_types::timestamp::Timestamp;
 /// An implementation promises:
 /// - **Atomicity.** A batch is one transaction on one partition: every expectation held and every write was applied,
 ///   or nothing changed. Batches on one partition are serialized.
+/// - **Attempts.** A batch that was refused may be committed again with the same stamp and other preconditions or writes; it is a new
+///   batch, and is never answered with the outcome of the earlier one.
 /// - **Partition checks.** A batch with `no_other_rows` is refused with [`OtherRows`](StoreError::OtherRows) if its partition
 ///   holds a row that the batch does not write, once all other preconditions hold. The check is part of the transaction.
 /// - **Durability.** An acknowledged batch is as durable as its strictest write requires. An error says whether nothing
@@ -55,8 +59,6 @@ use toolhub_types::timestamp::Timestamp;
 ///   the stamp of the batch that last wrote it, so that a removed and recreated row is never mistaken for the old one.
 /// - **Timestamps.** A row stores when it was created and when it was last put, by the `now` of those requests.
 /// - **Expiry.** A row that has expired at the `now` of a request is absent for that request, swept or not.
-/// - **Fencing.** A batch whose fence is lower than the highest one seen on its partition is refused. A batch without a
-///   fence passes.
 /// - **Snapshot reads.** Rows of one partition in one `load` come from the same snapshot. A scan over several partitions
 ///   may lag slightly behind commits; a scan of a single partition does not.
 /// - **Index terms.** A put stores the terms that its batch names for the row, or none; a touch keeps them. A scan with terms
@@ -65,7 +67,7 @@ use toolhub_types::timestamp::Timestamp;
 ///   only some of them; the read limit of the scan bounds that.
 /// - **Watching.** The versions of a row are delivered in order. Expiry emits no event.
 ///
-/// The caller passes the time, so a backend needs no clock and tests control it. Versions and fences stay below 2^53.
+/// The caller passes the time, so a backend needs no clock and tests control it. Versions stay below 2^53.
 pub trait Backend: Send + Sync + 'static {
     /// Returns the rows of these keys, in the same order; `None` for a key without a row.
     fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>>;
@@ -107,6 +109,31 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Which records are damaged, as far as the store knows without a request. All others are served. Must be cheap.
     fn damage(&self) -> Option<String> {
+        None
+    }
+
+    /// Commits that the store acknowledged to this process and has lost, as found so far: the reports after the first `seen` ones. Must be
+    /// cheap; makes no request.
+    fn losses(&self, seen: usize) -> Vec<LossReport> {
+        let _ = seen;
+        Vec::new()
+    }
+
+    /// What an operator should know about the durability and the load of the store, as far as it knows without a request. Records are
+    /// served and stored all the same. Must be cheap.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The used part of the memory of the store's server, from 0 to 1, if that is limited and the hub cannot make room. At 0.9 plain
+    /// read-only calls are no longer recorded. Asked for each of them, so it must be cheap.
+    fn memory_pressure(&self) -> Option<f64> {
+        None
+    }
+
+    /// The clock of the store, if it has one: that of a server, on which all users of the store agree. A hub without a clock of its own
+    /// uses it.
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
 

@@ -14,7 +14,7 @@ const BACKLOG: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct ChangeFeed(Arc<[OnceLock<ChangeChannel>]>);
 
-type ChangeChannel = broadcast::Sender<(RowKey, Option<u64>)>;
+type ChangeChannel = broadcast::Sender<WatchEvent>;
 
 impl ChangeFeed {
     pub(crate) fn new() -> Self {
@@ -29,7 +29,15 @@ impl ChangeFeed {
     pub(crate) fn emit(&self, key: RowKey, version: Option<u64>) {
         if let Some(channel) = self.0[key.table as usize].get() {
             // An error only means that the last watcher has unsubscribed meanwhile.
-            let _ = channel.send((key, version));
+            let _ = channel.send(WatchEvent::Row(key, version));
+        }
+    }
+
+    /// Tells all watchers that they missed changes.
+    #[cfg(feature = "redis")]
+    pub(crate) fn emit_lagged(&self) {
+        for channel in self.0.iter().filter_map(OnceLock::get) {
+            let _ = channel.send(WatchEvent::Lagged);
         }
     }
 
@@ -37,7 +45,7 @@ impl ChangeFeed {
         let receiver = self.0[table as usize].get_or_init(|| broadcast::Sender::new(BACKLOG)).subscribe();
         Box::pin(futures_util::stream::unfold(receiver, |mut receiver| async move {
             match receiver.recv().await {
-                Ok((key, version)) => Some((WatchEvent::Row(key, version), receiver)),
+                Ok(event) => Some((event, receiver)),
                 Err(RecvError::Lagged(_)) => Some((WatchEvent::Lagged, receiver)),
                 Err(RecvError::Closed) => None,
             }

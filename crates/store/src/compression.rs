@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, io::Read, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher},
-    clock::Timestamp,
+    backend::{Backend, Batch, Change, LossReport, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher},
+    clock::{Clock, Timestamp},
     seal::SealKey,
 };
 
@@ -114,6 +114,22 @@ impl<B: Backend> Backend for Compressed<B> {
 
     fn damage(&self) -> Option<String> {
         self.0.damage()
+    }
+
+    fn losses(&self, seen: usize) -> Vec<LossReport> {
+        self.0.losses(seen)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings()
+    }
+
+    fn memory_pressure(&self) -> Option<f64> {
+        self.0.memory_pressure()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.0.clock()
     }
 
     fn is_write_behind(&self) -> bool {

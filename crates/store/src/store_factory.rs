@@ -46,14 +46,19 @@ pub enum OpenStoreError {
     /// Write-behind cannot read or write its shutdown record in the store.
     #[error("write-behind cannot start: {0}")]
     WriteBehind(#[from] StoreError),
-    /// There is no store of this type.
-    #[error("there is no store for `manager_type = distributed` yet; use `persistent`")]
-    Unsupported,
+    /// The Redis store cannot be opened.
+    #[cfg(feature = "redis")]
+    #[error(transparent)]
+    Redis(#[from] crate::redis::OpenError),
+    /// The address of the Redis server is missing or wrong.
+    #[error("`redis_url` of `manager_type = distributed`: {0}")]
+    RedisUrl(String),
 }
 
 /// Opens the store that these configs describe: `persistence_path`, `persistence_format`, `compression` and
 /// `state_compression`, `sync_on_change` and `sync_interval`, `backup_enabled`, `backup_interval` and `backup_retention`.
-/// With `sqlite` the records are in `state.db` in the folder, with `json` in the folder itself; backups in `backups` there.
+/// With `sqlite` the records are in `state.db` in the folder, with `json` in the folder itself; backups in `backups` there. Or
+/// `redis_url`, `redis_prefix` and `redis_db`, whose URL may contain user and password.
 ///
 /// ```
 /// use toolhub_types::state_config::{BusinessStateConfig, ManagerType, StateManagerConfig};
@@ -89,7 +94,7 @@ pub fn open_store_with_backups(
     business: &BusinessStateConfig,
 ) -> Result<(Arc<dyn Backend>, Option<StateBackups>), OpenStoreError> {
     match manager.manager_type {
-        Some(ManagerType::Distributed) => return Err(OpenStoreError::Unsupported),
+        Some(ManagerType::Distributed) => return Ok((open_redis(manager)?, None)),
         Some(ManagerType::Memory | ManagerType::Session) => return Ok((Arc::new(Memory::new()), None)),
         Some(ManagerType::Persistent) | None => {}
     }
@@ -122,6 +127,22 @@ pub fn open_store_with_backups(
     let buffered = open_write_behind(store, business)?;
     on_demand.set_write_behind(&buffered);
     Ok((buffered, Some(on_demand)))
+}
+
+/// Opens the store of `redis_url`, `redis_prefix` and `redis_db`.
+#[cfg(feature = "redis")]
+fn open_redis(manager: &StateManagerConfig) -> Result<Arc<dyn Backend>, OpenStoreError> {
+    use crate::redis::{Address, Options};
+
+    let url = manager.redis_url.as_deref().ok_or_else(|| OpenStoreError::RedisUrl("it is missing".into()))?;
+    let address = Address::parse(url).map_err(|error| OpenStoreError::RedisUrl(error.to_string()))?;
+    let options = Options::new(address.database(manager.redis_db)).prefix(&manager.redis_prefix);
+    Ok(Arc::new(crate::Redis::open(options)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn open_redis(_: &StateManagerConfig) -> Result<Arc<dyn Backend>, OpenStoreError> {
+    Err(OpenStoreError::RedisUrl("this program was built without the feature `redis`".into()))
 }
 
 /// Opens it on a temporary thread with its own runtime: callers that build a hub or register a tool may have no runtime.

@@ -23,8 +23,11 @@ use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use tokio::sync::RwLock;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, Page, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, Watcher, Write},
-    clock::Timestamp,
+    backend::{
+        Backend, Batch, Change, LossReport, Page, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, Watcher,
+        Write,
+    },
+    clock::{Clock, Timestamp},
     seal::SealKey,
 };
 
@@ -68,7 +71,7 @@ impl Default for Options {
 /// # Ok(()) }
 /// ```
 ///
-/// Some batches are written through immediately: those with a fence or a check of their partition, the first of each table and partition kind, and those
+/// Some batches are written through immediately: those with a check of their partition, the first of each table and partition kind, and those
 /// that would fill half of the buffer. So the caller gets the error of a store that does not accept them. A power-safe
 /// commit of the inner store must also make the earlier commits of its partition power-safe.
 pub struct WriteBehind {
@@ -163,11 +166,7 @@ impl WriteBehind {
         let is_large = batch_bytes(&batch) >= self.shared.max_pending_bytes / 2;
         let mut batch = batch;
         loop {
-            if is_large
-                || batch.fence.is_some()
-                || batch.no_other_rows
-                || !self.shared.lock_buffer().has_accepted(&batch)
-            {
+            if is_large || batch.no_other_rows || !self.shared.lock_buffer().has_accepted(&batch) {
                 return self.flusher.request(|reply| FlusherTask::WriteThrough(batch, now, reply)).await;
             }
             let read_guard = self.shared.write_through_lock.read().await;
@@ -260,6 +259,22 @@ impl Backend for WriteBehind {
 
     fn damage(&self) -> Option<String> {
         self.shared.inner.damage()
+    }
+
+    fn losses(&self, seen: usize) -> Vec<LossReport> {
+        self.shared.inner.losses(seen)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.shared.inner.warnings()
+    }
+
+    fn memory_pressure(&self) -> Option<f64> {
+        self.shared.inner.memory_pressure()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.shared.inner.clock()
     }
 
     fn is_write_behind(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Shared by the tests of all crates: temporary folders, soak counts, child processes that are killed, and HTTP/2 frames.
+//! Shared by the tests of all crates: temporary folders, soak counts, child processes that are killed, Redis servers, and HTTP/2 frames.
 //!
 //! A dev-dependency only, without dependencies of its own. Every function panics if the operating system reports an error.
 #![forbid(unsafe_code)]
@@ -6,8 +6,12 @@
 mod child;
 mod folder;
 pub mod http2;
+mod redis_cluster;
+mod redis_server;
 mod soak;
 
 pub use child::kill_after;
 pub use folder::TempFolder;
+pub use redis_cluster::RedisCluster;
+pub use redis_server::RedisServer;
 pub use soak::{is_soak, soak};

@@ -58,6 +58,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `disk` (default) | `Sqlite`, `Files`: persistent stores. Without it no C compiler is needed |
+//! | `redis` | `Redis`: a persistent store on a Redis server. Includes `disk` |
 //! | `connect` | `rest`, `openapi`, `command`: tools that send HTTP requests or run programs; `config`: tools from configuration |
 //! | `mcp` | `mcp`: tools of MCP servers. Includes `connect` |
 //! | `agent` | `agent`: the model loop, and agents with persistent threads |
@@ -77,9 +78,12 @@ pub use toolhub_core::*;
 pub use toolhub_server as server;
 #[cfg(feature = "disk")]
 pub use toolhub_store::{
-    Compressed, Files, OpenStoreError, RestoreError, RestoreStoreError, Sqlite, StateBackups, WriteBehind, files,
+    Compressed, Files, OpenStoreError, RestoreError, RestoreStoreError, Sqlite, StateBackups, WriteBehind, copy, files,
     open_store, open_store_with_backups, restore_store, sqlite, write_behind,
 };
+
+#[cfg(feature = "redis")]
+pub use toolhub_store::{Redis, redis};
 
 /// Everything a program that defines and calls tools usually needs.
 pub mod prelude {

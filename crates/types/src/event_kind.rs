@@ -325,6 +325,31 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// `store.lost`: the store has lost commits that it had acknowledged to this node, in a fail-over for example.
+    StoreLost {
+        /// How many, those of other tenants included.
+        commits: u64,
+        /// When the first of them was acknowledged, as far as this node remembers.
+        since: Timestamp,
+        /// Some of the partitions that they changed: tenant and thread.
+        partitions: Vec<String>,
+    },
+    /// `node.joined`: a node of a shared store has started.
+    NodeJoined {
+        /// The node.
+        node_id: SmolStr,
+        /// Its name.
+        node_name: SmolStr,
+    },
+    /// `node.left`: a node of a shared store was shut down, or is dead.
+    NodeLeft {
+        /// The node.
+        node_id: SmolStr,
+        /// Its name.
+        node_name: SmolStr,
+        /// The reason.
+        reason: &'static str,
+    },
     /// `stream.reset`: this subscriber fell behind and missed events.
     StreamReset,
 }

@@ -25,13 +25,17 @@ struct Target {
     kind: Kind,
     min_rate_ratio: f64,
     has_p99_target: bool,
+    /// Whether the hub records the calls.
+    records: bool,
 }
 
-const TARGETS: [Target; 4] = [
-    Target { kind: Kind::BareProxy { is_modern: false }, min_rate_ratio: 0.9, has_p99_target: false },
-    Target { kind: Kind::BareProxy { is_modern: true }, min_rate_ratio: 0.9, has_p99_target: false },
-    Target { kind: Kind::McpProxy, min_rate_ratio: 1.0, has_p99_target: true },
-    Target { kind: Kind::FastMcp, min_rate_ratio: 10.0, has_p99_target: false },
+/// The proxies record nothing, so one of them is also compared with a hub that does not.
+const TARGETS: [Target; 5] = [
+    Target { kind: Kind::BareProxy { is_modern: false }, min_rate_ratio: 0.9, has_p99_target: false, records: true },
+    Target { kind: Kind::BareProxy { is_modern: true }, min_rate_ratio: 0.9, has_p99_target: false, records: true },
+    Target { kind: Kind::McpProxy, min_rate_ratio: 1.0, has_p99_target: true, records: true },
+    Target { kind: Kind::McpProxy, min_rate_ratio: 1.0, has_p99_target: true, records: false },
+    Target { kind: Kind::FastMcp, min_rate_ratio: 10.0, has_p99_target: false, records: true },
 ];
 
 pub(crate) async fn print(rounds: usize, duration: Duration) {
@@ -46,7 +50,7 @@ pub(crate) async fn print(rounds: usize, duration: Duration) {
 
 async fn compare(transport: Transport, target: &Target, rounds: usize, duration: Duration) {
     let server = Server::start(transport);
-    let kinds = [target.kind, Kind::Hub { is_modern: target.kind.is_modern() }];
+    let kinds = [target.kind, Kind::Hub { is_modern: target.kind.is_modern(), records: target.records }];
     let mut loads = Vec::new();
     for kind in kinds {
         let gateway = Gateway::start(kind, &server);

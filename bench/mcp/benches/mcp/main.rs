@@ -25,8 +25,8 @@ const ROUNDS: usize = 7;
 const ROUND_DURATION: Duration = Duration::from_secs(1);
 const CONCURRENCY: usize = 64;
 const IDLE_CONNECTIONS: usize = 50;
-/// Calls of each task beside a hostile server.
-const CALLS: usize = 2_000;
+/// Calls of each task beside a hostile server: some seconds, because a server may send a burst before it is slowed down.
+const CALLS: usize = 50_000;
 /// The targets: the minimum ratio to the rate of the bare client, and the maximum memory of an idle connection.
 const MIN_RATE_RATIO: f64 = 0.85;
 const MAX_IDLE_KILOBYTES: f64 = 300.0;

@@ -34,6 +34,7 @@ impl BaselineStore {
         writer
             .execute_batch(
                 "PRAGMA journal_mode = WAL;
+                 PRAGMA wal_autocheckpoint = 4000;
                  CREATE TABLE rows (partition TEXT, tab TEXT, id TEXT, version INTEGER, value BLOB);
                  CREATE UNIQUE INDEX by_name ON rows (partition, tab, id);",
             )
@@ -49,7 +50,7 @@ impl BaselineStore {
         std::thread::spawn(move || {
             while let Ok(first) = queue.recv() {
                 let mut group = vec![first];
-                group.extend(queue.try_iter().take(255));
+                group.extend(queue.try_iter().take(511));
                 writer.prepare_cached("BEGIN IMMEDIATE").unwrap().execute(()).unwrap();
                 let mut update = writer.prepare_cached(UPDATE).unwrap();
                 let applied = group.iter().map(|job| update.execute((&job.value, &job.key, job.version)).unwrap() == 1);

@@ -72,15 +72,19 @@ impl RunStore {
         Ok(Some(RunCheckout { open_run, head, head_version, open_version, unconfirmed_stamps: Vec::new() }))
     }
 
-    /// The threads with an open run, whichever process drives it.
-    pub(crate) async fn threads_with_open_run(&self, now: Timestamp) -> Result<Vec<ThreadKey>, StoreError> {
+    /// The threads with an open run, and the node that drives it; no node if the run names none or cannot be read.
+    pub(crate) async fn threads_with_open_run(
+        &self,
+        now: Timestamp,
+    ) -> Result<Vec<(ThreadKey, Option<SmolStr>)>, StoreError> {
         let mut scan = Scan::new(Table::Runs, Scope::All).prefix(Table::OPEN_RUN).limit(PAGE_SIZE);
         let mut found = Vec::new();
         loop {
             let page = self.store.scan(scan.clone(), now).await?;
-            found.extend(page.rows.into_iter().filter_map(|(key, _)| {
+            found.extend(page.rows.into_iter().filter_map(|(key, row)| {
                 let thread = key.partition.thread()?.clone();
-                Some(ThreadKey { tenant: key.partition.tenant, thread })
+                let node = serde_json::from_slice::<DriverNode>(&row.value).ok().and_then(|driver| driver.node);
+                Some((ThreadKey { tenant: key.partition.tenant, thread }, node))
             }));
             match page.next {
                 Some(next) => scan.after = Some(next),
@@ -201,6 +205,13 @@ impl RunStore {
         runs.truncate(limit);
         Ok(runs)
     }
+}
+
+/// The part of an open run that names its node.
+#[derive(Deserialize)]
+struct DriverNode {
+    #[serde(default)]
+    node: Option<SmolStr>,
 }
 
 /// Decodes the rows of a list, as many as fit on a page.

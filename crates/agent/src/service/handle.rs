@@ -10,6 +10,8 @@ use crate::record::{RunRecord, RunStatus};
 pub struct RunHandle {
     pub(super) record_rx: watch::Receiver<RunRecord>,
     pub(super) replayed: bool,
+    /// Whether the run is not driven here: then its events may not arrive here.
+    pub(super) remote: bool,
     pub(super) cancel: Option<CancellationToken>,
 }
 
@@ -41,6 +43,11 @@ impl RunHandle {
     /// Waits until the run has ended. If its process abandons the run, returns the record at that point.
     pub async fn wait_ended(&mut self) -> RunRecord {
         self.wait_until(RunStatus::is_end).await
+    }
+
+    /// Whether the run is known from the store only, so that its events may not arrive here.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.remote
     }
 
     /// Whether the process stopped driving the run before its end.

@@ -113,11 +113,13 @@ impl AgentService {
             }
             let thread_key = ThreadKey { tenant: tenant.clone(), thread: record.thread };
             if let Some(permit) = active_runs.try_acquire(&thread_key) {
-                // No process drives it: resume it with a cancelled token, which brings it to a clean end.
+                // If no process drives it, resume it with a cancelled token, which brings it to a clean end.
                 let cancel = CancellationToken::new();
                 cancel.cancel();
-                self.resume_open_run(permit, &thread_key, cancel).await?;
-                return Ok(RunCancellation::Requested);
+                if self.resume_open_run(permit, &thread_key, cancel).await? || hub.has_exclusive_store() {
+                    return Ok(RunCancellation::Requested);
+                }
+                return self.cancel_elsewhere(&thread_key, run).await;
             }
             if active_runs.get(&thread_key).is_some_and(|active| active.run != run) {
                 return Ok(RunCancellation::Requested);

@@ -73,12 +73,13 @@ impl AgentService {
         let Inner { hub, run_store, .. } = &*self.0;
         let now = hub.now();
         let run = Run::new(RunId::mint(now), now, plan.bounds(now));
-        let open_run = OpenRun { run, agent, caller: message.caller.clone(), trace: message.trace.clone() };
+        let (caller, trace) = (message.caller.clone(), message.trace.clone());
+        let open_run = OpenRun { run, agent, caller, trace, node: Some(run_store.node.clone()) };
         let new_run = NewRun { message: &message, open_run };
         match run_store.begin(&thread_key, new_run, now).await? {
             BeginResult::New(checkout) => Ok(self.spawn_driver(permit, thread_key, plan, *checkout, false, cancel)),
             BeginResult::KeyReused => Err(AgentError::KeyReused),
-            // The permit was free, so an open run of this thread was left by a dead process.
+            // The permit was free: another node drives the open run of this thread, or a dead process left it.
             BeginResult::Replayed(run) => {
                 self.resume_open_run(permit, &thread_key, CancellationToken::new()).await?;
                 self.existing_run_handle(&thread_key, run).await
@@ -94,14 +95,21 @@ impl AgentService {
     pub(crate) async fn resume_thread(&self, thread_key: &ThreadKey) -> Result<bool, StoreError> {
         let Some(permit) = self.0.active_runs.try_acquire(thread_key) else { return Ok(false) };
         let Some(checkout) = self.0.run_store.checkout(thread_key, self.0.hub.now()).await? else { return Ok(false) };
-        if checkout.open_run.agent == THREAD_AGENT && self.thread_plan(thread_key).is_none() {
-            // The program has not set the thread's own agent yet.
+        let agent = &checkout.open_run.agent;
+        let is_defined = match agent == THREAD_AGENT {
+            // The program may not have set the thread's own agent yet.
+            true => self.thread_plan(thread_key).is_some(),
+            // Another node may be configured with the agent.
+            false => self.0.hub.has_exclusive_store() || lock(&self.0.agents).contains_key(agent),
+        };
+        if !is_defined {
             return Ok(false);
         }
-        Ok(self.drive_resumed(permit, thread_key, checkout, CancellationToken::new()))
+        self.drive_resumed(permit, thread_key, checkout, CancellationToken::new()).await
     }
 
-    /// Resumes the open run of a thread, if there is one. If its agent is no longer defined, the run can only end.
+    /// Resumes the open run of a thread, if there is one and its node is gone. If its agent is no longer defined, the run can only
+    /// end.
     pub(super) async fn resume_open_run(
         &self,
         permit: DrivePermit,
@@ -109,24 +117,34 @@ impl AgentService {
         cancel: CancellationToken,
     ) -> Result<bool, StoreError> {
         let Some(checkout) = self.0.run_store.checkout(thread_key, self.0.hub.now()).await? else { return Ok(false) };
-        Ok(self.drive_resumed(permit, thread_key, checkout, cancel))
+        self.drive_resumed(permit, thread_key, checkout, cancel).await
     }
 
-    fn drive_resumed(
+    /// Takes a run over and drives it; returns whether it does. It does not while another node may drive it.
+    async fn drive_resumed(
         &self,
         permit: DrivePermit,
         thread_key: &ThreadKey,
-        checkout: RunCheckout,
+        mut checkout: RunCheckout,
         cancel: CancellationToken,
-    ) -> bool {
-        if self.0.stopping.is_cancelled() {
-            return false;
+    ) -> Result<bool, StoreError> {
+        let is_stopping = self.0.stopping.is_cancelled() || self.0.hub.is_shutting_down();
+        if is_stopping || self.is_driven_elsewhere(&checkout.open_run).await? {
+            return Ok(false);
+        }
+        let Inner { run_store, hub, .. } = &*self.0;
+        // Before anything is asked, so that of several nodes one goes on.
+        if !run_store.take_over(thread_key, &mut checkout, hub.now()).await? {
+            return Ok(false);
+        }
+        if run_store.take_cancel_request(thread_key, checkout.open_run.run.id, hub.now()).await? {
+            cancel.cancel();
         }
         let named = lock(&self.0.agents).get(&checkout.open_run.agent).cloned();
         let plan = self.thread_plan(thread_key).filter(|_| checkout.open_run.agent == THREAD_AGENT).or(named);
         let plan = plan.unwrap_or_else(|| removed_agent_plan(&checkout.open_run.agent));
         self.spawn_driver(permit, thread_key.clone(), plan, checkout, true, cancel);
-        true
+        Ok(true)
     }
 
     /// The replayed run, or `Busy`, for a message that comes while the drive permit is taken; `None` if the holder has
@@ -156,12 +174,12 @@ impl AgentService {
     /// A handle for the run that the same message started before.
     async fn existing_run_handle(&self, thread_key: &ThreadKey, run: RunId) -> Result<RunHandle, AgentError> {
         if let Some(active) = self.0.active_runs.get(thread_key).filter(|active| active.run == run) {
-            return Ok(RunHandle { record_rx: active.record_rx, replayed: true, cancel: None });
+            return Ok(RunHandle { record_rx: active.record_rx, replayed: true, remote: false, cancel: None });
         }
         let record = self.0.run_store.run(&thread_key.tenant, run, self.0.hub.now()).await?;
         let missing = || StoreError::Unavailable(format!("the run {run} is no longer in the store"));
-        let (_, record_rx) = watch::channel(record.ok_or_else(missing)?);
-        Ok(RunHandle { record_rx, replayed: true, cancel: None })
+        let record_rx = self.follow_record(&thread_key.tenant, record.ok_or_else(missing)?);
+        Ok(RunHandle { record_rx, replayed: true, remote: true, cancel: None })
     }
 
     fn spawn_driver(
@@ -173,6 +191,7 @@ impl AgentService {
         resumed: bool,
         cancel: CancellationToken,
     ) -> RunHandle {
+        self.watch_nodes();
         let Inner { hub, run_store, meters, tasks, stopping, language, .. } = &*self.0;
         let record = checkout.open_run.record(&thread_key.thread, hub.now());
         let (run, agent) = (record.id, record.agent.clone());
@@ -209,6 +228,6 @@ impl AgentService {
                 record_tx.send_replace(record);
             }
         });
-        RunHandle { record_rx, replayed: false, cancel: Some(cancel) }
+        RunHandle { record_rx, replayed: false, remote: false, cancel: Some(cancel) }
     }
 }

@@ -58,7 +58,7 @@ fn restore_hub(local: &LocalHub, file: &Path) -> Result<(PathBuf, RestoreReport)
     let Some(store) = local.store_path() else {
         return Err(Failure::new(
             "config_invalid",
-            "the config keeps records in memory, so there is no store to restore",
+            "the config keeps records in memory or in Redis, so there is no store file to restore",
         )
         .help("set backend = \"sqlite\" in [store]"));
     };

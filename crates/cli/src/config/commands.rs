@@ -153,6 +153,7 @@ fn summary(options: &LoadOptions, loaded: &LoadedConfig) -> String {
     let store = match &config.store.backend {
         Backend::Memory { .. } => "in memory".into(),
         Backend::Sqlite { path, .. } => format!("in {}", relative(path)),
+        Backend::Redis(server) => format!("at {}", server.address),
     };
     let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     let tools = count(config.tools.len(), "tool");

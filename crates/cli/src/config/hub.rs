@@ -46,6 +46,7 @@ impl Config {
         match store {
             StoreHandle::Memory(store) => builder.store(Arc::clone(store)),
             StoreHandle::Sqlite(store) => builder.store(Arc::clone(store)),
+            StoreHandle::Redis(store) => builder.store(Arc::clone(store)),
         }
     }
 
@@ -78,7 +79,9 @@ impl Config {
             .max_instances_per_thread(threads.instances_per_thread)
             .max_instances(threads.max_instances)
             .call_retention(self.store.call_retention)
+            .read_only_calls(self.store.read_only_calls)
             .event_retention(self.store.event_retention)
+            .node_timeout(self.store.node_timeout)
             .idle_thread_retention(self.store.idle_threads)
             .redact(self.telemetry.redact.iter().map(|name| name.to_lowercase()));
         if let Some(calls) = scheduler.max_concurrency {

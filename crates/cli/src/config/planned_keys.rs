@@ -17,23 +17,11 @@ const KEYS: &[(&str, &str)] = &[
     ("telemetry.otlp_endpoint", "trace export is not supported yet; use `/metrics`"),
     ("telemetry.capture_content", "trace export is not supported yet, so no content is captured; remove the key"),
     ("telemetry.alerts", "alerts are not supported yet; subscribe to the events of the HTTP API instead"),
-    ("store.url", "Redis is not supported yet; use backend = \"sqlite\" with a `path`"),
-    ("store.key_prefix", "Redis is not supported yet; remove the key"),
-    ("state.redis_url", "Redis is not supported yet; remove the key"),
-    ("state.redis_prefix", "Redis is not supported yet; remove the key"),
-    ("state.redis_db", "Redis is not supported yet; remove the key"),
     ("tools.*.state.type", "business state is the only supported type; remove the key"),
 ];
 
 /// Values, by key.
 const VALUES: &[(&str, &str, &str)] = &[
-    (
-        "store.backend",
-        "redis",
-        "Redis is not supported yet; use \"sqlite\", or \"memory\" for a store without persistence",
-    ),
-    ("state.manager_type", "distributed", "Redis is not supported yet; use \"persistent\", or omit the key"),
-    ("tools.*.state.manager_type", "distributed", "Redis is not supported yet; use \"persistent\", or omit the key"),
     ("tools.*.state.manager_type", "session", "sessions apply to all tools or none; set manager_type in [state]"),
     ("state.persistence_format", "pickle", "loading a pickle can execute arbitrary code; use \"sqlite\" or \"json\""),
     ("tools.*.kind", "command", "a `command` is \"stateless\", or \"stateful\" if one process serves a whole thread"),

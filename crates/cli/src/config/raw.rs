@@ -27,7 +27,7 @@ pub(crate) use imports::{Credential, Imports, OpenApi};
 pub(crate) use mcp_endpoint::McpEndpoint;
 pub(crate) use server::Server;
 pub(crate) use state::{Format, Manager, State};
-pub(crate) use store::{Backend, Retention, Store};
+pub(crate) use store::{Backend, ReadOnlyCalls, Redis, Retention, Store};
 pub(crate) use telemetry::{LogFormat, LogLevel, Telemetry};
 pub(crate) use tools::Tool;
 

@@ -17,7 +17,7 @@ mod tools;
 use std::path::{Path as FilePath, PathBuf};
 
 use toolhub::{
-    Glob, Policy, Rule, RunLimits,
+    Glob, ManagerType, Policy, Rule, RunLimits,
     clock::Timestamp,
     config::{ConfigEnv, Diagnostics, SecretText},
     redact::{Redactor, is_secret_setting},
@@ -102,12 +102,14 @@ pub(crate) fn resolve(
     let (imported, mut warnings) = imports::resolve(&raw.imports, &mut diagnostics);
     let tools = tools::resolve(raw, imported, &mut warnings, &mut diagnostics);
     let mcp_servers = mcp_servers::resolve(&raw.mcp_servers, &tools, &mut diagnostics);
+    let state_is_distributed = state::uses(&raw.state, &raw.tools, ManagerType::Distributed);
+    let store = store::resolve(&raw.store, state_is_distributed, &mut diagnostics);
     let agents = agents::resolve(raw, &tools, &mut warnings, &mut diagnostics);
     let config = Config {
         server: server::resolve(&raw.server, raw.auth.mode, &mut diagnostics),
         auth: auth::resolve(&raw.auth, &mut diagnostics),
-        store: store::resolve(&raw.store, &mut diagnostics),
-        state: state::resolve(&raw.state, &raw.tools, &mut diagnostics),
+        state: state::resolve(&raw.state, &raw.tools, (&raw.store, &store), &mut diagnostics),
+        store,
         status: resolve_status(&raw.status, &mut diagnostics),
         scheduler: resolve_scheduler(&raw.scheduler),
         threads: Threads {

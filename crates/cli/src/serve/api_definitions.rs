@@ -1,17 +1,17 @@
 //! Tools and MCP servers that were sent over the API: their rows in the store.
 //!
-//! In: a definition as JSON. Out: a row from which it can be read after a restart. `api_requests` checks definitions, `api_tools` and
-//! `api_servers` build what is defined.
+//! In: a definition as JSON. Out: a row from which it can be read after a restart and on other nodes. `api_requests` checks definitions,
+//! `api_tools` and `api_servers` build what is defined.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 use toolhub::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, Scan, Scope, StoreError, Table,
-        Write,
+        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, RowKey, RowVersion, Scan, Scope,
+        StoreError, Table, Write, read_all,
     },
-    clock::{Clock, SystemClock},
+    clock::Timestamp,
     ids::Tenant,
 };
 
@@ -57,40 +57,78 @@ impl Section {
     }
 }
 
-/// All stored definitions of a section, by name.
-///
-/// # Errors
-/// When the store fails.
-pub(super) async fn load_all(
-    store: &Arc<dyn Backend>,
-    section: Section,
-) -> Result<BTreeMap<String, Value>, StoreError> {
-    let mut scan = Scan::new(Table::Tools, Scope::Partition(partition())).prefix(section.id_prefix());
-    let mut stored = BTreeMap::new();
-    loop {
-        let page = store.scan(scan.clone(), SystemClock.now()).await?;
-        for (key, row) in page.rows {
-            let Some(name) = key.id.strip_prefix(section.id_prefix()).filter(|name| !name.contains('/')) else {
-                continue;
-            };
-            match decode(store, section, name, &row) {
-                Some(request) => drop(stored.insert(name.to_owned(), request)),
-                None if row.schema == SEALED_SCHEMA => tracing::warn!(
-                    name,
-                    kind = section.noun(),
-                    "cannot decrypt a stored definition: the key file of the store is missing or another one; create it again"
-                ),
-                None => tracing::warn!(name, kind = section.noun(), "cannot read a stored definition"),
-            }
+/// The definitions of a section, by name.
+pub(super) type Definitions = BTreeMap<String, Definition>;
+
+/// A definition as it was sent, and the version of its row.
+#[derive(Debug, Clone)]
+pub(super) struct Definition {
+    pub(super) request: Value,
+    pub(super) version: RowVersion,
+}
+
+/// All definitions of a store.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stored {
+    pub(super) tools: Definitions,
+    pub(super) servers: Definitions,
+}
+
+impl Stored {
+    pub(super) fn section(&self, section: Section) -> &Definitions {
+        match section {
+            Section::Tools => &self.tools,
+            Section::McpServers => &self.servers,
         }
-        match page.next {
-            Some(next) => scan.after = Some(next),
-            None => return Ok(stored),
+    }
+
+    pub(super) fn section_mut(&mut self, section: Section) -> &mut Definitions {
+        match section {
+            Section::Tools => &mut self.tools,
+            Section::McpServers => &mut self.servers,
         }
     }
 }
 
-/// One stored definition.
+/// The row of one definition.
+pub(super) struct StoredRow {
+    pub(super) version: RowVersion,
+    /// `None` if it cannot be read.
+    pub(super) request: Option<Value>,
+}
+
+/// Loads all definitions that can be read.
+///
+/// # Errors
+/// When the store fails.
+pub(super) async fn load_all(store: &Arc<dyn Backend>, now: Timestamp) -> Result<Stored, StoreError> {
+    let scan = Scan::new(Table::Tools, Scope::Partition(partition()));
+    let mut stored = Stored::default();
+    for (key, row) in read_all(&**store, scan, now).await? {
+        let (section, name) = match key.id.strip_prefix(Section::McpServers.id_prefix()) {
+            Some(name) => (Section::McpServers, name),
+            None => (Section::Tools, key.id.as_str()),
+        };
+        if name.contains('/') {
+            continue;
+        }
+        match decode(store, section, name, &row) {
+            Some(request) => {
+                let definition = Definition { request, version: row.version };
+                stored.section_mut(section).insert(name.to_owned(), definition);
+            }
+            None if row.schema == SEALED_SCHEMA => tracing::warn!(
+                name,
+                kind = section.noun(),
+                "cannot decrypt a stored definition: the key file of the store is missing or another one; create it again"
+            ),
+            None => tracing::warn!(name, kind = section.noun(), "cannot read a stored definition"),
+        }
+    }
+    Ok(stored)
+}
+
+/// Loads one definition.
 ///
 /// # Errors
 /// When the store fails.
@@ -98,31 +136,59 @@ pub(super) async fn load_one(
     store: &Arc<dyn Backend>,
     section: Section,
     name: &str,
-) -> Result<Option<Value>, StoreError> {
-    load_all(store, section).await.map(|mut stored| stored.remove(name))
+    now: Timestamp,
+) -> Result<Option<StoredRow>, StoreError> {
+    let key = RowKey { partition: partition(), table: Table::Tools, id: row_id(section, name).into() };
+    let row = store.load(&[key], now).await?.pop().flatten();
+    Ok(row.map(|row| StoredRow { version: row.version, request: decode(store, section, name, &row) }))
 }
 
-/// Stores a definition, or removes it if `request` is `None`.
+/// Stores a definition in place of the row that was read, or of none. Returns its version.
+///
+/// # Errors
+/// [`StoreError::Conflict`] if the row has changed since; others when the store fails.
+pub(super) async fn save(
+    store: &Arc<dyn Backend>,
+    (section, name): (Section, &str),
+    request: &Value,
+    before: Option<RowVersion>,
+    now: Timestamp,
+) -> Result<RowVersion, StoreError> {
+    let (text, schema) = encode(store, section, name, request);
+    let change = Change::Put { value: text.into_bytes().into(), schema, expires: None };
+    let batch = Batch::new(partition()).with(Write {
+        table: Table::Tools,
+        id: row_id(section, name).into(),
+        expect: before.map_or(Expect::Absent, Expect::Same),
+        change,
+        durability: Durability::PowerSafe,
+    });
+    let stamp = batch.stamp;
+    let versions = store.commit(batch, now).await?;
+    Ok(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp })
+}
+
+/// Removes a definition, whichever it is by now.
 ///
 /// # Errors
 /// When the store fails.
-pub(super) async fn save(
+pub(super) async fn remove(
     store: &Arc<dyn Backend>,
-    section: Section,
-    name: &str,
-    request: Option<&Value>,
+    (section, name): (Section, &str),
+    now: Timestamp,
 ) -> Result<(), StoreError> {
-    let change = match request {
-        Some(request) => {
-            let (text, schema) = encode(store, section, name, request);
-            Change::Put { value: text.into_bytes().into(), schema, expires: None }
-        }
-        None => Change::Remove,
+    let write = Write {
+        table: Table::Tools,
+        id: row_id(section, name).into(),
+        expect: Expect::Any,
+        change: Change::Remove,
+        durability: Durability::PowerSafe,
     };
-    let id = format!("{}{name}", section.id_prefix());
-    let write =
-        Write { table: Table::Tools, id: id.into(), expect: Expect::Any, change, durability: Durability::PowerSafe };
-    store.commit(Batch::new(partition()).with(write), SystemClock.now()).await.map(drop)
+    store.commit(Batch::new(partition()).with(write), now).await.map(drop)
+}
+
+fn row_id(section: Section, name: &str) -> String {
+    format!("{}{name}", section.id_prefix())
 }
 
 /// A definition for the store, and its schema version. That of a request may have a secret anywhere, so it is sealed as a whole.

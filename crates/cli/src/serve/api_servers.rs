@@ -2,15 +2,16 @@
 //!
 //! In: a server as JSON. Out: its plan. `api_requests` checks it.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 use toolhub::{
     config::{KeyPath, McpServerPlan},
     server::ToolChangeError,
 };
 
-use super::{api_definitions::Section, api_requests};
+use super::{
+    api_definitions::{Definition, Definitions, Section},
+    api_requests,
+};
 use crate::config::{self, Config, McpServers};
 
 /// Keys that are only allowed in a config file, and what to do instead.
@@ -26,9 +27,10 @@ const FILE_ONLY_KEYS: [(&str, &str); 7] = [
 const PROGRAM_HELP: &str = "programs cannot be added over the API; define the server in the config file";
 
 /// The servers of the config, and the stored ones that can be built. The config takes precedence.
-pub(super) fn merge(config: &Config, stored: &BTreeMap<String, Value>) -> McpServers {
+pub(super) fn merge(config: &Config, stored: &Definitions) -> McpServers {
     let mut servers = config.mcp_servers.clone();
-    for (name, request) in stored.iter().filter(|(name, _)| !config.mcp_servers.contains_key(*name)) {
+    for (name, Definition { request, .. }) in stored.iter().filter(|(name, _)| !config.mcp_servers.contains_key(*name))
+    {
         // Its tools may depend on others that are not known yet.
         match build(name, request, &config.server.tool_hosts, |_| true) {
             Ok(plan) => match servers.iter().find(|(other, theirs)| theirs.has_same_prefix(other, &plan, name)) {

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use toolhub::{ToolBuilder, server::ToolChangeError};
 
-use super::{api_definitions::Section, api_requests};
+use super::{
+    api_definitions::{Definition, Definitions, Section},
+    api_requests,
+};
 use crate::config::{self, Config};
 
 /// Keys that are only allowed in a config file, and what to do instead.
@@ -75,13 +78,13 @@ fn parse(
 /// Builds all stored tools that can be built beside those of the config. A tool with a missing dependency is skipped, and so
 /// are its dependents: a server that starts without a tool is better than one that does not start. If it is not connecting, tools of MCP
 /// servers never appear.
-pub(super) fn build_all(stored: &BTreeMap<String, Value>, config: &Config, is_connecting: bool) -> Vec<ToolBuilder> {
+pub(super) fn build_all(stored: &Definitions, config: &Config, is_connecting: bool) -> Vec<ToolBuilder> {
     let unconfigured = stored.iter().filter(|(name, _)| !config.tools.contains_key(*name));
-    let mut remaining: BTreeMap<&String, &Value> = unconfigured.collect();
+    let mut remaining: BTreeMap<&String, &Definition> = unconfigured.collect();
     loop {
         let others = |base: &str| config.may_have_tool(base) || remaining.keys().any(|name| *name == base);
         let (mut built, mut skipped) = (Vec::new(), Vec::new());
-        for (name, request) in &remaining {
+        for (name, Definition { request, .. }) in &remaining {
             let tool = parse(name, request, &config.server.tool_hosts, others);
             let build = if is_connecting { config::Tool::builder } else { config::Tool::offline_builder };
             match tool.and_then(|tool| build(&tool, name).ok_or_else(unknown_builtin)) {

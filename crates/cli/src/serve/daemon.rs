@@ -4,7 +4,9 @@
 
 mod added_servers;
 mod created_tools;
+mod definition_sync;
 mod mcp_servers;
+mod open_store;
 mod reload;
 
 use std::{
@@ -16,34 +18,32 @@ use std::{
 
 use axum::Router;
 use serde_json::Value;
+use tokio_util::sync::DropGuard;
 use toolhub::{
-    BoxFuture, BusinessStateConfig, StateBackups, StateManagerConfig, StoreRole, ToolHub,
+    BoxFuture, BusinessStateConfig, ManagerType, StateBackups, StateManagerConfig, StoreRole, ToolHub,
     agent::AgentService,
     backend::Backend,
+    clock::{Clock as _, SystemClock},
     server::{
         Auth, Backup, HostControl, HostControlError, KeyRing, KeySetting, Limits, NamedToolset, ReloadReport, Server,
         Settings, ToolChangeError,
     },
-    sqlite::{self, OpenError},
+    sqlite,
     status::Language,
 };
 
-pub(crate) use self::mcp_servers::wait_for_first_connections;
+use self::open_store::open_store;
+pub(crate) use self::{mcp_servers::wait_for_first_connections, open_store::Purpose};
 use super::{
     agents,
-    api_definitions::{self as definitions, Section},
+    api_definitions::{self as definitions, Stored},
     api_servers, api_tools, open_files,
 };
 use crate::{
-    config::{self, AuthMode, Config, LoadOptions, LoadedConfig, OpenStoreError, StoreHandle},
+    config::{self, AuthMode, Config, LoadOptions, LoadedConfig, StoreHandle},
     failure::Failure,
     local_hub::LocalHub,
 };
-
-/// How long a command waits for another process to close the store.
-const STORE_WAIT: Duration = Duration::from_secs(3);
-/// How long it waits between two attempts.
-const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A hub with its store, agents and config.
 pub(crate) struct Daemon {
@@ -66,15 +66,10 @@ pub(crate) struct Daemon {
     keys: OnceLock<KeyRing>,
     /// Serializes config reloads and changes of tools.
     reload_lock: tokio::sync::Mutex<()>,
-}
-
-/// Why the hub is opened; decides the help for a store that is in use.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Purpose {
-    /// To serve it.
-    Serve,
-    /// To run one command, which could use a server instead.
-    Command,
+    /// The definitions of the API that are in the hub; changed under `reload_lock`.
+    definitions: Mutex<Stored>,
+    /// Ends the watch of the stored definitions.
+    definition_watch: OnceLock<DropGuard>,
 }
 
 impl Daemon {
@@ -83,33 +78,47 @@ impl Daemon {
     /// # Errors
     /// When the store is in use or cannot be opened, or a tool cannot be built.
     pub(crate) async fn open(local: &LocalHub, file: Option<&Path>, purpose: Purpose) -> Result<Self, Failure> {
+        let store = open_store(&local.loaded.config, purpose).await?;
+        Self::open_on(store, local, file, purpose).await
+    }
+
+    /// Builds the hub on an open store.
+    async fn open_on(
+        store: StoreHandle,
+        local: &LocalHub,
+        file: Option<&Path>,
+        purpose: Purpose,
+    ) -> Result<Self, Failure> {
         let config = &local.loaded.config;
         // A command connects to MCP servers when it needs their tools.
         let is_connecting = matches!(purpose, Purpose::Serve);
-        let store = open_store(config, purpose).await?;
-        let load = async |section| {
-            let stored = definitions::load_all(&backend(&store), section).await;
-            stored.map_err(|error| Failure::new("store_unavailable", error.to_string()))
-        };
-        let (stored, stored_servers) = (load(Section::Tools).await?, load(Section::McpServers).await?);
+        // There is no hub with a clock yet; these rows never expire.
+        let stored = definitions::load_all(&store.backend(), SystemClock.now()).await;
+        let stored = stored.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
         for warning in &config.warnings {
             tracing::warn!(%warning, "config warning");
         }
         for problem in config::find_obstacles(&local.loaded, &[]) {
             tracing::warn!(key = %problem.key, problem = %problem.message, "tool cannot work; see `toolhub config check`");
         }
-        let api_tools = api_tools::build_all(&stored, config, is_connecting);
+        let api_tools = api_tools::build_all(&stored.tools, config, is_connecting);
         let plans = agents::build_plans(&config.agents)
             .map_err(|error| Failure::new("config_invalid", error).help("toolhub config check"))?;
         let state_backups = Arc::<OnceLock<StateBackups>>::default();
         let opened = state_backups.clone();
+        let redis = config.state.redis.clone();
         let open_state_store = move |manager: &StateManagerConfig, business: &BusinessStateConfig| {
-            let (store, backups) = toolhub::open_store_with_backups(manager, business)?;
+            if let (Some(ManagerType::Distributed), Some(server)) = (manager.manager_type, &redis) {
+                return Ok::<Arc<dyn Backend>, String>(Arc::new(server.open().map_err(|error| error.to_string())?));
+            }
+            let opened_now = toolhub::open_store_with_backups(manager, business);
+            let (store, backups) = opened_now.map_err(|error| error.to_string())?;
             let _ = backups.map(|backups| opened.set(backups));
-            Ok::<_, toolhub::OpenStoreError>(store)
+            Ok(store)
         };
-        let servers = api_servers::merge(config, &stored_servers);
+        let servers = api_servers::merge(config, &stored.servers);
         let builder = config.hub_builder(&servers, is_connecting, &store).state_store_factory(open_state_store);
+        let builder = builder.node(config::node_info(&local.loaded));
         let result = builder.tools(api_tools).build().await;
         let hub =
             result.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
@@ -138,6 +147,8 @@ impl Daemon {
             reloaded: tokio::sync::Notify::new(),
             keys: OnceLock::new(),
             reload_lock: tokio::sync::Mutex::default(),
+            definitions: Mutex::new(stored),
+            definition_watch: OnceLock::new(),
         };
         if resumed > 0 && !is_connecting {
             daemon.connect_mcp_servers().await;
@@ -161,6 +172,7 @@ impl Daemon {
 
     fn server_with(self: Arc<Self>, mut settings: Settings) -> Server {
         settings.limits.connections = open_files::limit_connections(settings.limits.connections);
+        self.watch_definitions();
         let server = Server::with_host_control(self.hub.clone(), self.backend(), settings, self.clone());
         let server = server.agents(self.agents.clone());
         let _ = self.keys.set(server.key_ring());
@@ -207,7 +219,7 @@ impl Daemon {
     }
 
     fn backend(&self) -> Arc<dyn Backend> {
-        backend(&self.store)
+        self.store.backend()
     }
 
     async fn make_backup(&self, role: StoreRole) -> Result<Backup, HostControlError> {
@@ -227,10 +239,16 @@ impl Daemon {
     }
 
     async fn back_up_hub(&self) -> Result<sqlite::Backup, HostControlError> {
-        let StoreHandle::Sqlite(sqlite) = &self.store else {
-            return Err(HostControlError::Unsupported(
-                "records are kept in memory; there is nothing to back up".into(),
-            ));
+        let sqlite = match &self.store {
+            StoreHandle::Sqlite(sqlite) => sqlite,
+            StoreHandle::Memory(_) => {
+                let reason = "records are kept in memory; there is nothing to back up";
+                return Err(HostControlError::Unsupported(reason.into()));
+            }
+            StoreHandle::Redis(_) => {
+                let reason = "records are kept in Redis; copy the files of its server";
+                return Err(HostControlError::Unsupported(reason.into()));
+            }
         };
         let folder = self.loaded().config.store.backup_folder();
         std::fs::create_dir_all(&folder).map_err(|error| HostControlError::Failed(error.into()))?;
@@ -295,13 +313,6 @@ impl HostControl for Daemon {
     }
 }
 
-fn backend(store: &StoreHandle) -> Arc<dyn Backend> {
-    match store {
-        StoreHandle::Memory(memory) => memory.clone(),
-        StoreHandle::Sqlite(sqlite) => sqlite.clone(),
-    }
-}
-
 /// The server settings of a config.
 fn server_settings(config: &Config) -> Settings {
     let (server, mut settings) = (&config.server, Settings::default());
@@ -347,38 +358,5 @@ fn log_language(options: &LoadOptions) -> Language {
     match env_var("LC_ALL").or_else(|| env_var("LC_MESSAGES")).or_else(|| env_var("LANG")) {
         Some(locale) if locale.starts_with("zh") => Language::Chinese,
         _ => Language::English,
-    }
-}
-
-/// Opens the store. A command waits a moment for another command to end; a server has no reason to.
-async fn open_store(config: &Config, purpose: Purpose) -> Result<StoreHandle, Failure> {
-    let mut waited = Duration::ZERO;
-    loop {
-        match config.store.open() {
-            Err(OpenStoreError::Open(OpenError::InUse { .. }))
-                if matches!(purpose, Purpose::Command) && waited < STORE_WAIT =>
-            {
-                tokio::time::sleep(STORE_RETRY_INTERVAL).await;
-                waited += STORE_RETRY_INTERVAL;
-            }
-            opened => return opened.map_err(|error| store_failure(&error, purpose)),
-        }
-    }
-}
-
-fn store_failure(error: &OpenStoreError, purpose: Purpose) -> Failure {
-    match error {
-        OpenStoreError::Open(OpenError::InUse { .. }) => {
-            let failure = Failure::new("store_in_use", error.to_string());
-            match purpose {
-                Purpose::Serve => failure.help("stop that process first, or set another `store.path`"),
-                // No server responded at the address of this config.
-                Purpose::Command => failure
-                    .help("if that process is a server, add `--server` and the URL it printed")
-                    .help("if it is another command, let it end first, or answer its prompt")
-                    .help("or start `toolhub serve` to use several terminals: commands then use the server"),
-            }
-        }
-        _ => Failure::new("store_unavailable", error.to_string()),
     }
 }

@@ -15,14 +15,14 @@ mod rest;
 mod source;
 
 use serde_json::{Map, Value, json};
-use toolhub_core::{ManagerType, StateCleanup, ToolBuilder, schema::Schema};
+use toolhub_core::{StateCleanup, ToolBuilder, schema::Schema};
 
 #[cfg(feature = "mcp")]
 pub use self::mcp::McpServerPlan;
 use self::{overrides::Overrides, source::Source};
 use super::{
     Diagnostics, KeyPath, Problem, Size, ToolFactory,
-    raw::{self, Cleanup, ToolConfig, ToolState},
+    raw::{Cleanup, ToolConfig, ToolState},
 };
 
 /// The resolved config of one tool, with its secrets fetched. Equal plans build equal tools.
@@ -183,10 +183,7 @@ impl ToolPlan {
     fn with_state(&self, mut tool: ToolBuilder) -> ToolBuilder {
         let state = &self.state;
         if let Some(manager_type) = state.manager_type {
-            tool = tool.manager_type(match manager_type {
-                raw::ManagerType::Memory => ManagerType::Memory,
-                raw::ManagerType::Persistent => ManagerType::Persistent,
-            });
+            tool = tool.manager_type(manager_type.into());
         }
         if let Some(cleanup) = state.cleanup {
             tool = tool.state_cleanup(match cleanup {

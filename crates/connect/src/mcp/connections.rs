@@ -121,7 +121,8 @@ impl Connections {
     /// A new connection.
     pub(super) async fn open(&self, era: Era) -> Result<Connection, ConnectError> {
         let started = Instant::now();
-        let connection = Connection::open(&self.endpoint, era, &self.options).await;
+        // Boxed, because the futures of calls contain this one, which few of them poll.
+        let connection = Box::pin(Connection::open(&self.endpoint, era, &self.options)).await;
         self.meters.record_handshake(era, started.elapsed());
         connection
     }
@@ -155,16 +156,27 @@ impl Connections {
         }
     }
 
-    /// The connection for a call. A call that is aborted while it connects has sent nothing.
+    /// The connection for a call.
     pub(super) async fn for_call(&self, context: &CallContext) -> Result<CallConnection, ToolError> {
+        if self.instances.is_none()
+            && *context.tenant() == Tenant::default()
+            && let Some(connection) = self.current()
+        {
+            return Ok(CallConnection { connection, instance: None, owner: ConnectionOwner::Supervisor });
+        }
+        Box::pin(self.wait_for_call(context)).await
+    }
+
+    /// The connection for a call that may have to connect first. A call that is aborted meanwhile has sent nothing.
+    async fn wait_for_call(&self, context: &CallContext) -> Result<CallConnection, ToolError> {
         let connecting = async {
             if self.instances.is_some() {
                 return self.for_thread(context).await;
             }
-            let tenant = context.tenant();
-            let connection = self.for_tenant(tenant).await?;
-            let owner =
-                if *tenant == Tenant::default() { ConnectionOwner::Supervisor } else { ConnectionOwner::Tenant };
+            let (connection, owner) = match context.tenant() {
+                tenant if *tenant == Tenant::default() => (self.reconnected().await?, ConnectionOwner::Supervisor),
+                tenant => (self.for_other_tenant(tenant).await?, ConnectionOwner::Tenant),
+            };
             Ok(CallConnection { connection, instance: None, owner })
         };
         context.wait_before_start(connecting).await?
@@ -194,11 +206,8 @@ impl Connections {
         Ok(new)
     }
 
-    /// The connection of a tenant.
-    async fn for_tenant(&self, tenant: &Tenant) -> Result<Arc<Connection>, ToolError> {
-        if *tenant == Tenant::default() {
-            return self.reconnected().await;
-        }
+    /// The connection of a tenant that does not share the supervisor's.
+    async fn for_other_tenant(&self, tenant: &Tenant) -> Result<Arc<Connection>, ToolError> {
         let era = self.own.borrow().era.ok_or_else(error::not_connected)?;
         let slot = self.slot(tenant)?;
         let connecting = slot.closed.run_until_cancelled(slot.connection.lock());

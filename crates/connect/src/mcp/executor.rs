@@ -47,8 +47,8 @@ impl Executor for McpExecutor {
                 let answered = match end? {
                     CallEnd::Reply(reply) => return Ok(reply),
                     _ if rounds > MAX_ROUNDS => Err(InputFailure::TooManyRounds),
-                    CallEnd::InputRequired(asked) => answerer.answer(asked).await.map(Some),
-                    CallEnd::VisitRequired(failure) => answerer.visit(failure).await.map(|()| None),
+                    CallEnd::InputRequired(asked) => Box::pin(answerer.answer(asked)).await.map(Some),
+                    CallEnd::VisitRequired(failure) => Box::pin(answerer.visit(failure)).await.map(|()| None),
                 };
                 answers = answered.map_err(|failure| error::input_error(&failure, job.tool.annotations.read_only))?;
             }

@@ -16,24 +16,43 @@ use toolhub_core::{
 use super::{
     catalog::{Catalog, ListedTool},
     executor::McpExecutor,
-    pins::{PendingDefinition, PinRow, Pins, ServerMemory, UNREADABLE_PIN},
+    pins::{NewPin, PendingDefinition, Pins, ServerMemory, UNREADABLE_PIN},
     readers,
     server::SingleTools,
     source::McpSource,
     target::Target,
 };
 
+/// How often a comparison is repeated because another node stores approvals at the same time.
+const MAX_CONFLICTS: usize = 10;
+
 /// The last list that was registered.
 #[derive(Default)]
-pub(super) struct Registered(Option<Catalog>);
+pub(super) struct Registered {
+    catalog: Option<Catalog>,
+    /// The approved definitions that it was compared with.
+    pins: Pins,
+}
 
 /// Registers the tools of a new list.
 pub(super) async fn register(source: &McpSource, handle: &SourceHandle, catalog: Catalog) -> Result<(), StoreError> {
     let mut registered = source.registering.lock().await;
     if let Some(hub) = handle.hub() {
-        register_catalog(source, handle, &hub, &catalog).await?;
+        registered.pins = register_catalog(source, handle, &hub, &catalog).await?;
     }
-    registered.0 = Some(catalog);
+    registered.catalog = Some(catalog);
+    Ok(())
+}
+
+/// Registers the last list again if another node has approved definitions since.
+pub(super) async fn apply_approvals(source: &McpSource, handle: &SourceHandle) -> Result<(), StoreError> {
+    let mut registered = source.registering.lock().await;
+    let (Some(hub), Some(catalog)) = (handle.hub(), &registered.catalog) else { return Ok(()) };
+    let memory = ServerMemory::new(hub.store(), &source.server.name);
+    // What was forgotten is not stored again: the server is being removed.
+    if memory.load(hub.now()).await?.pins.is_some_and(|pins| pins != registered.pins) {
+        registered.pins = register_catalog(source, handle, &hub, catalog).await?;
+    }
     Ok(())
 }
 
@@ -43,18 +62,30 @@ pub(super) async fn approve(
     handle: &SourceHandle,
     approvals: &[DefinitionApproval],
 ) -> Result<Vec<String>, DefinitionApprovalError> {
-    let registered = source.registering.lock().await;
+    let mut registered = source.registering.lock().await;
     let Some(hub) = handle.hub() else { return Ok(Vec::new()) };
     let pending = source.status().pending.clone();
     let changes: Vec<_> = pending.iter().map(PendingDefinition::change).collect();
     let names = DefinitionApproval::select(approvals, &changes)?;
-    let chosen = pending.iter().filter(|tool| names.contains(&tool.name));
+    let is_chosen = |tool: &&PendingDefinition| {
+        names.contains(&tool.name) && pending.iter().any(|it| it.name == tool.name && it.current == tool.current)
+    };
     let memory = ServerMemory::new(hub.store(), &source.server.name);
-    memory.save_pins(chosen.map(PendingDefinition::approve).collect(), hub.now()).await.map_err(CallError::from)?;
-    if let Some(catalog) = &registered.0 {
-        register_catalog(source, handle, &hub, catalog).await.map_err(CallError::from)?;
+    let mut conflicts = 0;
+    loop {
+        // Those that another node has approved are no longer pending.
+        let still_pending = source.status().pending.clone();
+        let chosen = still_pending.iter().filter(is_chosen).map(PendingDefinition::approve).collect();
+        let saved = memory.save_pins(chosen, hub.now()).await;
+        if let Some(catalog) = &registered.catalog {
+            registered.pins = register_catalog(source, handle, &hub, catalog).await.map_err(CallError::from)?;
+        }
+        match saved {
+            Ok(()) => return Ok(names),
+            Err(StoreError::Conflict { .. }) if conflicts < MAX_CONFLICTS => conflicts += 1,
+            Err(error) => return Err(CallError::from(error).into()),
+        }
     }
-    Ok(names)
 }
 
 /// Registers the last list with changed tools that have names of their own, without those that `old` had and that are gone.
@@ -64,22 +95,25 @@ pub(super) async fn apply_single_tools(
     old: &SingleTools,
 ) -> Result<(), StoreError> {
     let mut registered = source.registering.lock().await;
-    let (Some(hub), Some(catalog)) = (handle.hub(), &mut registered.0) else { return Ok(()) };
+    let registered = &mut *registered;
+    let (Some(hub), Some(catalog)) = (handle.hub(), &mut registered.catalog) else { return Ok(()) };
     let new = source.single_tools();
     // With other hints of the owner, a tool is read from the next list.
     catalog.tools.retain(|tool| match old.find(&tool.name, &tool.original_name) {
         Some(old) => new.find(&tool.name, &tool.original_name).is_some_and(|new| new.has_hints_of(old)),
         None => true,
     });
-    register_catalog(source, handle, &hub, catalog).await
+    registered.pins = register_catalog(source, handle, &hub, catalog).await?;
+    Ok(())
 }
 
+/// Returns the approved definitions that the list was compared with.
 async fn register_catalog(
     source: &McpSource,
     handle: &SourceHandle,
     hub: &ToolHub,
     catalog: &Catalog,
-) -> Result<(), StoreError> {
+) -> Result<Pins, StoreError> {
     let Compared { mut pending, pins } = compare_with_pins(source, handle, hub, catalog).await?;
     let find_pending = |tool: &ListedTool| pending.iter().find(|pending| pending.name == tool.original_name);
     let builders = catalog.tools.iter().map(|tool| {
@@ -123,7 +157,7 @@ async fn register_catalog(
     let readers = readers.registered(&refused, &mut notes);
     (status.tools, status.pending, status.notes, status.readers) = (tools, pending, notes, readers);
     status.publish_lists(handle);
-    Ok(())
+    Ok(pins)
 }
 
 /// What a person should know about the list and its tools.
@@ -160,31 +194,43 @@ async fn compare_with_pins(
         return Ok(Compared::default());
     }
     let memory = ServerMemory::new(hub.store(), &source.server.name);
-    let remembered = memory.load(hub.now()).await?;
-    let Some(pins) = remembered.pins else {
-        let own: BTreeSet<_> = catalog
-            .tools
-            .iter()
-            .filter(|tool| !handle.is_reserved(&tool.name))
-            .map(|tool| &*tool.original_name)
-            .collect();
-        let definitions = catalog.definitions().into_iter();
-        let (first, of_others): (Vec<_>, Vec<_>) = definitions.partition(|(name, _)| own.contains(name));
-        let first = first.into_iter().map(|(name, definition)| PinRow::first(name, definition)).collect();
-        // Also if the connection has ended by now: otherwise a server could change its definitions by exiting.
-        let era = source.status().facts.as_ref().map(|facts| facts.era);
-        memory.save_first(era, first, hub.now()).await?;
-        let pins = Pins::default();
-        return Ok(Compared { pending: pins.pending(&source.server.name, of_others.into_iter()), pins });
-    };
-    let compared = pins.pending(&source.server.name, catalog.definitions().into_iter());
     let single = source.single_tools();
     // The owner has asked for these by name, and sees them for the first time.
     let is_asked_for =
         |tool: &PendingDefinition| tool.is_new() && single.settings.values().any(|named| named.tool == tool.name);
-    let (asked_for, pending): (Vec<_>, Vec<_>) = compared.into_iter().partition(is_asked_for);
-    memory.save_pins(asked_for.iter().map(PendingDefinition::approve).collect(), hub.now()).await?;
-    Ok(Compared { pending, pins })
+    let mut conflicts = 0;
+    loop {
+        let remembered = memory.load(hub.now()).await?;
+        let saved = match &remembered.pins {
+            Some(pins) => {
+                let compared = pins.pending(&source.server.name, catalog.definitions().into_iter());
+                let (asked_for, pending): (Vec<_>, Vec<_>) = compared.into_iter().partition(is_asked_for);
+                if asked_for.is_empty() {
+                    return Ok(Compared { pending, pins: pins.clone() });
+                }
+                memory.save_pins(asked_for.iter().map(PendingDefinition::approve).collect(), hub.now()).await
+            }
+            None => {
+                let own: BTreeSet<_> = catalog
+                    .tools
+                    .iter()
+                    .filter(|tool| !handle.is_reserved(&tool.name))
+                    .map(|tool| &*tool.original_name)
+                    .collect();
+                let first = catalog.definitions().into_iter().filter(|(name, _)| own.contains(name));
+                let first = first.map(|(name, definition)| NewPin::first(name, definition)).collect();
+                // Also if the connection has ended by now: otherwise a server could change its definitions by exiting.
+                let era = source.status().facts.as_ref().map(|facts| facts.era);
+                memory.save_first(era, first, &remembered, hub.now()).await
+            }
+        };
+        match saved {
+            Ok(()) => {}
+            // Another node has seen the server at the same time, or a person has approved there.
+            Err(StoreError::Conflict { .. }) if conflicts < MAX_CONFLICTS => conflicts += 1,
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// `changes`: how often another definition of the tool was approved. Approvals and grants of earlier ones stay void, also if a definition

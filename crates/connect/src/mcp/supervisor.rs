@@ -3,6 +3,7 @@
 //! In: the settings of a server. Out: registered tools with a link that says whether the server is connected. The order is always:
 //! connect, list, listen for changes, serve calls. Nothing here waits for a server when the hub starts.
 
+mod approvals;
 mod listing;
 mod watched_resources;
 
@@ -84,11 +85,18 @@ impl From<ListFailure> for Loss {
 
 /// Runs until the stop signal.
 pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
-    let stop = handle.stop_signal().clone();
     if !source.server.enabled {
-        stop.cancelled().await;
+        handle.stop_signal().cancelled().await;
         return;
     }
+    tokio::select! {
+        () = keep_connected(&source, &handle) => {}
+        () = approvals::follow(&source, &handle) => {}
+    }
+}
+
+async fn keep_connected(source: &McpSource, handle: &SourceHandle) {
+    let stop = handle.stop_signal().clone();
     let mut delay = MIN_DELAY;
     loop {
         let mut connected_at = None;
@@ -101,9 +109,9 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
             biased;
             () = stop.cancelled() => Exit::Stopped,
             () = source.restart.notified() => Exit::Restarted,
-            exit = connect_and_serve(&source, &handle, &mut connected_at) => exit,
+            exit = connect_and_serve(source, handle, &mut connected_at) => exit,
         };
-        close_all(&source, &handle, &exit).await;
+        close_all(source, handle, &exit).await;
         let Loss { cause, needs_credentials, retry_after, stderr } = match exit {
             Exit::Stopped => return,
             Exit::Restarted => {
@@ -274,13 +282,12 @@ fn next_pause(pause: Duration, listed_at: Instant) -> Duration {
 
 /// Connects in the era that the settings name, that is remembered, or that the server turns out to speak.
 async fn connect(source: &McpSource, handle: &SourceHandle) -> Result<Connection, ConnectError> {
-    let hub = handle.hub();
-    let memory = hub.as_ref().map(|hub| ServerMemory::new(hub.store(), &source.server.name));
-    drop(hub);
+    let now = || handle.hub().map(|hub| hub.now());
+    let memory = handle.hub().map(|hub| ServerMemory::new(hub.store(), &source.server.name));
     // Without an answer of the store the era is found out again, and what the store knows stays.
-    let stored = match &memory {
-        Some(memory) => memory.load(SystemClock.now()).await.ok(),
-        None => None,
+    let stored = match (&memory, now()) {
+        (Some(memory), Some(now)) => memory.load(now).await.ok(),
+        _ => None,
     };
     let may_save = stored.is_some();
     let remembered = stored.unwrap_or_default();
@@ -303,9 +310,9 @@ async fn connect(source: &McpSource, handle: &SourceHandle) -> Result<Connection
         }
     };
     let era = connection.facts().era;
-    if let Some(memory) = memory.filter(|_| may_save && remembered.era != Some(era)) {
+    if let (Some(memory), Some(now)) = (memory.filter(|_| may_save && remembered.era != Some(era)), now()) {
         // Only a hint for the next start.
-        let _ = memory.save_server(era, remembered.pins.is_some(), SystemClock.now()).await;
+        let _ = memory.save_era(era, &remembered, now).await;
     }
     Ok(connection)
 }

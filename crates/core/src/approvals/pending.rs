@@ -1,17 +1,17 @@
 //! Pending approvals: how many there are, of all tenants and of each one, and the time to an answer.
 //!
-//! In: every approval requested and resolved on this node, and at startup the pending ones of the store. Out: counts, for the bound
-//! on new requests and for metrics. Approvals requested later on other nodes are counted there.
+//! In: every approval requested and resolved on this node, the pending ones of the store at startup, and the changes that other nodes
+//! make. Out: counts, for the bound on new requests and for metrics. Those of other nodes are counted as soon as their change is seen.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use super::{APPROVAL_ID_PREFIX, Approval, ApprovalState, Approvals, LAYOUT, ok_or_log};
 use crate::monitor::ApprovalStats;
 use toolhub_storage::{
-    backend::{RowVersion, Scan, Scope, StoreError, Table, decode},
+    backend::{Row, RowKey, RowVersion, Scan, Scope, StoreError, Table, decode},
     latency::LatencyRecorder,
 };
 use toolhub_types::{
@@ -133,24 +133,45 @@ impl Approvals {
         }
     }
 
-    /// Loads the pending approvals that were requested before this hub started.
+    /// Counts an approval that another node has requested, unless it is known or was answered meanwhile.
+    pub(crate) async fn row_appeared(&self, key: &RowKey, id: ApprovalId) -> Result<(), StoreError> {
+        if self.pending.lock().by_id.contains_key(&id) {
+            return Ok(());
+        }
+        let row = self.store.load(std::slice::from_ref(key), self.clock.now()).await?.pop().flatten();
+        if let Some(row) = row {
+            self.insert_if_pending(key, &row);
+        }
+        Ok(())
+    }
+
+    /// Loads the pending approvals of the store: at startup, and after changes were missed.
     pub(crate) async fn load_pending(&self) -> Result<(), StoreError> {
+        let is_stored = |(id, entry): (&ApprovalId, &Entry)| (entry.row_version != UNSTORED).then_some(*id);
+        let mut resolved: HashSet<ApprovalId> = self.pending.lock().by_id.iter().filter_map(is_stored).collect();
         let mut scan = Scan::new(Table::Approvals, Scope::All).prefix(APPROVAL_ID_PREFIX).max_bytes(LIST_PAGE_BYTES);
         loop {
-            let now = self.clock.now();
-            let page = self.store.scan(scan.clone(), now).await?;
+            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
             for (key, row) in &page.rows {
-                let read = ok_or_log(decode::<Approval>(Table::Approvals, &key.id, LAYOUT, row));
-                let pending = read.filter(|(approval, _)| approval.state_at(now) == ApprovalState::Pending);
-                if let Some((approval, row_version)) = pending {
-                    let (tenant, expires) = (key.partition.tenant.clone(), approval.expires_at);
-                    let entry = Entry { tenant, expires, row_version: row_version.number };
-                    self.pending.lock().insert(approval.id, entry, now);
+                if let Some(id) = self.insert_if_pending(key, row) {
+                    resolved.remove(&id);
                 }
             }
-            let Some(next) = page.next else { return Ok(()) };
+            let Some(next) = page.next else { break };
             scan.after = Some(next);
             tokio::task::yield_now().await;
         }
+        resolved.into_iter().for_each(|id| self.pending.remove(id));
+        Ok(())
+    }
+
+    /// Counts a stored approval if it is pending; returns its id if it is.
+    fn insert_if_pending(&self, key: &RowKey, row: &Row) -> Option<ApprovalId> {
+        let now = self.clock.now();
+        let read = ok_or_log(decode::<Approval>(Table::Approvals, &key.id, LAYOUT, row));
+        let (approval, row_version) = read.filter(|(approval, _)| approval.state_at(now) == ApprovalState::Pending)?;
+        let (tenant, expires) = (key.partition.tenant.clone(), approval.expires_at);
+        self.pending.lock().insert(approval.id, Entry { tenant, expires, row_version: row_version.number }, now);
+        Some(approval.id)
     }
 }

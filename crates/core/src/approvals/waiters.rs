@@ -18,6 +18,9 @@ use toolhub_types::ids::ApprovalId;
 /// Retry interval while the store is unavailable.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often a waiting call looks at its approval although no change was reported.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
 /// The waiting calls of this node: a notifier for each approval.
 #[derive(Default)]
 pub(super) struct ApprovalWaiters(Mutex<HashMap<ApprovalId, Arc<Notify>>>);
@@ -63,8 +66,9 @@ impl Approvals {
             }
             // The row and the approval have a copy of the arguments each, which must not stay in memory during the wait.
             drop((row, found));
-            // The store's change events report an answer on another node. If they fail, the deadline ends the wait.
-            let _ = tokio::time::timeout_at(until, woken).await;
+            // The store's change events report an answer on another node, but one may be lost.
+            let look_at = until.min(self.clock.instant() + LOOK_INTERVAL);
+            let _ = tokio::time::timeout_at(look_at, woken).await;
         }
     }
 

@@ -18,9 +18,6 @@ pub enum ReportError {
     /// The hub executes the call itself.
     #[error("the call is not external: the hub executes it")]
     NotExternal,
-    /// The call is open on another node.
-    #[error("the call runs on another node")]
-    OnOtherNode,
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,7 +1,8 @@
 //! Tool snapshots: the effective status of tools at one time, for all threads or for one.
 //!
 //! In: tools and a scope. Out: a `ToolSnapshot` for each tool. Offers, explanations, summaries, statuses and saved snapshots are
-//! all derived from these, so that no two of them can disagree. Every question loads what earlier processes recorded.
+//! all derived from these, so that no two of them can disagree; only offers skip tools that are the same in all threads. Every
+//! other question loads what earlier processes recorded.
 
 use std::sync::Arc;
 
@@ -225,9 +226,12 @@ fn has_dependencies(tools: &[Arc<Tool>]) -> bool {
 }
 
 pub(super) fn is_offered(tool: &Tool, reading: &EffectiveStatus) -> bool {
-    !tool.unlisted
-        && reading.status == ToolStatus::Available
-        && tool.gate.deny_all_rule(&tool.definition, None).is_none()
+    reading.status == ToolStatus::Available && is_listed(tool)
+}
+
+/// Whether the tool may be offered at all. One that a rule denies for all arguments is not.
+pub(super) fn is_listed(tool: &Tool) -> bool {
+    !tool.unlisted && tool.gate.deny_all_rule(&tool.definition, None).is_none()
 }
 
 /// The record with a later success that is not stored. A success before the last reset does not count.

@@ -1,15 +1,16 @@
-//! Background tasks of a hub: watches of the store, offer notifications, call recovery, the call index, leases, health checks, sweepers, the size limit.
+//! Background tasks of a hub: watches of the store, offer notifications, call recovery, the call index, membership, health checks,
+//! sweepers, losses and the size limit of the store.
 //!
 //! In: the engine. Out: supervised tasks that end with the hub. Each calls the module it works for; nothing is decided here.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicUsize},
     time::Duration,
 };
 
 use futures_core::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use tokio::sync::Notify;
+use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use super::recovery::{self, Recovery};
@@ -18,7 +19,7 @@ use crate::{
     batched_records::write_batched,
     engine::Engine,
     events, evidence,
-    journal::keep_lease,
+    nodes::run_membership,
     statuses::{OnLoad, Statuses},
     tasks, threads,
 };
@@ -39,7 +40,7 @@ pub(super) async fn start_tasks(
     idle_threads: Option<Duration>,
     cleanup: Option<Duration>,
 ) -> Result<(), StoreError> {
-    let Engine { services, journal, statuses, approvals, thread_store, .. } = &**engine;
+    let Engine { services, journal, nodes, statuses, approvals, thread_store, .. } = &**engine;
     // Watch before reading, so that no change is lost in between.
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
@@ -48,10 +49,13 @@ pub(super) async fn start_tasks(
     // With exclusive access to the store, every call left open by another process is known to be dead.
     let mut recovery = Recovery::default();
     let first_scan =
-        if journal.store_is_exclusive { Some(recovery.scan(engine, MAX_STARTUP_RECOVERIES).await) } else { None };
+        if nodes.is_exclusive() { Some(recovery.scan(engine, MAX_STARTUP_RECOVERIES).await) } else { None };
     // After an error the task below looks again.
     let is_indexed = journal.index.check(services.clock.now()).await.unwrap_or(false);
-    let nodes = (!journal.store_is_exclusive).then(|| services.store.watch(Table::Nodes));
+    let node_rows = services.store.watch(Table::Nodes);
+    // Before the first call: the calls of a node without a row are taken over.
+    nodes.renew().await?;
+    nodes.look().await?;
     let spawner = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
     if let Some(log) = engine.event_log.clone() {
@@ -62,13 +66,26 @@ pub(super) async fn start_tasks(
         Box::pin(sync_statuses(take_or_watch(&hub, &mut first, Table::Statuses), statuses.clone()))
     });
     let (hub, mut first, approvals) = (weak(), Some(answers), Arc::downgrade(approvals));
+    let is_exclusive = nodes.is_exclusive();
     spawner.spawn("approval watch", move || {
-        Box::pin(watch_approvals(take_or_watch(&hub, &mut first, Table::Approvals), approvals.clone()))
+        let answers = take_or_watch(&hub, &mut first, Table::Approvals);
+        Box::pin(watch_approvals(answers, approvals.clone(), is_exclusive))
     });
     let (hub, mut first, changed) = (weak(), Some(evidence_changes), services.availability_changed.clone());
     spawner.spawn("evidence watch", move || {
         Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), changed.clone()))
     });
+    if !nodes.is_exclusive() {
+        let (hub, mut first) = (weak(), Some(services.store.watch(Table::Requests)));
+        spawner.spawn("request watch", move || {
+            Box::pin(super::requests::watch_requests(take_or_watch(&hub, &mut first, Table::Requests), hub.clone()))
+        });
+        thread_store.own_removals.start();
+        let (hub, mut first) = (weak(), Some(services.store.watch(Table::Threads)));
+        spawner.spawn("thread watch", move || {
+            Box::pin(super::thread_watch::watch_threads(take_or_watch(&hub, &mut first, Table::Threads), hub.clone()))
+        });
+    }
     let (hub, changed) = (weak(), services.availability_changed.clone());
     // The first tools were registered before there could be an offer.
     let _ = changed.notified().now_or_never();
@@ -79,17 +96,14 @@ pub(super) async fn start_tasks(
     spawner.spawn("idle instances", move || Box::pin(threads::run_idle_sweeper(instances.clone())));
     let thread_store = Arc::downgrade(thread_store);
     spawner.spawn("thread activity", move || Box::pin(threads::run_activity_flusher(thread_store.clone())));
-    let (hub, mut first) = (weak(), Some((recovery, first_scan, nodes)));
+    let (hub, mut first) = (weak(), Some((recovery, first_scan)));
     spawner.spawn("call recovery", move || {
-        let (recovery, first_scan, nodes) = first.take().unwrap_or_else(|| {
-            let shared = hub.upgrade().filter(|engine| !engine.journal.store_is_exclusive);
-            (Recovery::default(), None, shared.map(|engine| engine.services.store.watch(Table::Nodes)))
-        });
-        let journal = hub.upgrade().map(|engine| engine.journal.clone());
+        let (recovery, first_scan) = first.take().unwrap_or_default();
+        let engine = hub.upgrade().map(|engine| (engine.journal.clone(), engine.nodes.departures()));
         let hub = hub.clone();
         Box::pin(async move {
-            if let Some(journal) = journal {
-                recovery::recover((hub, journal), recovery, first_scan, nodes).await;
+            if let Some((journal, departures)) = engine {
+                recovery::recover((hub, journal), recovery, first_scan, departures).await;
             }
         })
     });
@@ -102,15 +116,31 @@ pub(super) async fn start_tasks(
     }
     let hub = weak();
     spawner.spawn("health checks", move || Box::pin(super::health_checks::run(hub.clone())));
-    if !journal.store_is_exclusive {
-        let (journal, clock, live) = (journal.clone(), services.clock.clone(), engine.live_calls.clone());
-        spawner.spawn_graceful("node lease", move |stopped| {
-            Box::pin(keep_lease(journal.clone(), clock.clone(), live.clone(), stopped))
+    if !nodes.is_exclusive() {
+        let (hub, mut first, nodes, log) = (weak(), Some(node_rows), nodes.clone(), engine.event_log.clone());
+        spawner.spawn_graceful("node membership", move |stopped| {
+            let rows = take_or_watch(&hub, &mut first, Table::Nodes);
+            let (nodes, log) = (nodes.clone(), log.clone());
+            Box::pin(async move {
+                run_membership(nodes, rows, stopped).await;
+                // The event log may have ended before this node has left.
+                if let Some(log) = log {
+                    log.flush(&Handle::current()).await;
+                }
+            })
         });
     }
     if let Some(records) = engine.batched_records.clone() {
         spawner
             .spawn_graceful("read-only call records", move |stopped| Box::pin(write_batched(records.clone(), stopped)));
+    }
+    // Only the server of a store can lose what it acknowledged without its user being gone.
+    if !services.store.is_exclusive() {
+        let (hub, seen) = (weak(), Arc::new(AtomicUsize::new(0)));
+        spawner.spawn("store losses", move || {
+            let (hub, seen) = (hub.clone(), seen.clone());
+            Box::pin(async move { super::store_losses::run(hub, &seen).await })
+        });
     }
     if services.store.size_limit().is_some() {
         let hub = weak();
@@ -187,21 +217,34 @@ async fn watch_evidence(mut evidence: Watcher, availability_changed: Arc<Notify>
     }
 }
 
-/// Wakes calls whose approval was answered on another node, until the hub is dropped.
-async fn watch_approvals(mut answers: Watcher, approvals: Weak<Approvals>) {
-    if let Some(approvals) = approvals.upgrade()
-        && let Err(error) = approvals.load_pending().await
-    {
-        tracing::debug!(%error, "pending approvals not loaded");
+/// Wakes calls whose approval was answered on another node and counts those that were asked there, until the hub is dropped.
+async fn watch_approvals(mut answers: Watcher, approvals: Weak<Approvals>, is_exclusive: bool) {
+    let load_pending = async |approvals: &Approvals| {
+        if let Err(error) = approvals.load_pending().await {
+            tracing::debug!(%error, "pending approvals not loaded");
+        }
+    };
+    if let Some(approvals) = approvals.upgrade() {
+        load_pending(&approvals).await;
     }
     while let Some(change) = answers.next().await {
         let Some(approvals) = approvals.upgrade() else { return };
         match change {
-            WatchEvent::Row(key, version) => key.id.parse().map_or((), |id| {
+            WatchEvent::Row(key, version) => {
+                let Ok(id) = key.id.parse() else { continue };
                 approvals.row_changed(id, version);
                 approvals.wake_waiters(id);
-            }),
-            WatchEvent::Lagged => approvals.wake_all_waiters(),
+                if !is_exclusive
+                    && version.is_some()
+                    && let Err(error) = approvals.row_appeared(&key, id).await
+                {
+                    tracing::debug!(%error, "approval of another node not counted");
+                }
+            }
+            WatchEvent::Lagged => {
+                approvals.wake_all_waiters();
+                load_pending(&approvals).await;
+            }
         }
     }
 }
@@ -213,7 +256,9 @@ async fn sweep_expired(hub: Weak<Engine>, interval: Duration) {
         let Some(engine) = hub.upgrade() else { return };
         let now = engine.services.clock.now();
         let mut stores = engine.services.state.store_router().non_hub_stores();
-        stores.push(engine.services.store.clone());
+        if engine.nodes.is_maintainer() {
+            stores.push(engine.services.store.clone());
+        }
         for store in stores {
             while let Ok(SWEEP_BATCH_SIZE) = store.sweep(SWEEP_BATCH_SIZE, now).await {
                 tokio::task::yield_now().await;

@@ -10,10 +10,12 @@ use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
 use super::sources::{DuplicateSource, ToolSource};
 use crate::{
     argument_memory,
+    batched_records::ReadOnlyCalls,
     events::{Events, Subscription},
     execution::Executor,
     extensions::Extensions,
     hooks::Hook,
+    nodes::{self, NodeInfo},
     registry::{RegistryError, ToolBuilder, join_lines},
     runaway::RunLimits,
     scheduler::QueueLimits,
@@ -22,7 +24,7 @@ use crate::{
 use toolhub_state::OpenStore;
 use toolhub_storage::{
     backend::{Backend, StoreError},
-    clock::{Clock, SystemClock},
+    clock::Clock,
 };
 use toolhub_types::{
     policy::{Policy, PolicyError, Rule},
@@ -45,7 +47,9 @@ pub struct HubBuilder {
     store: Option<Arc<dyn Backend>>,
     /// Whether the store has other users, such as a second hub.
     store_is_shared: bool,
-    clock: Arc<dyn Clock>,
+    node: NodeInfo,
+    node_timeout: Duration,
+    clock: Option<Arc<dyn Clock>>,
     status: StatusSettings,
     business_state: BusinessStateConfig,
     state_manager: StateManagerConfig,
@@ -61,6 +65,7 @@ pub struct HubBuilder {
     run_limits: RunLimits,
     max_blocking_threads: usize,
     call_retention: Duration,
+    read_only_calls: ReadOnlyCalls,
     event_retention: Duration,
     instance_idle_timeout: Duration,
     instance_limits: InstanceLimits,
@@ -129,7 +134,9 @@ impl HubBuilder {
             resources: Extensions::default(),
             store: None,
             store_is_shared: false,
-            clock: Arc::new(SystemClock),
+            node: NodeInfo::default(),
+            node_timeout: nodes::DEFAULT_TIMEOUT,
+            clock: None,
             status: StatusSettings::default(),
             business_state: BusinessStateConfig::default(),
             state_manager: StateManagerConfig::default(),
@@ -145,6 +152,7 @@ impl HubBuilder {
             run_limits: RunLimits::default(),
             max_blocking_threads: 64,
             call_retention: 30 * DAY,
+            read_only_calls: ReadOnlyCalls::default(),
             event_retention: 7 * DAY,
             instance_idle_timeout: Duration::from_secs(30 * 60),
             instance_limits: InstanceLimits { per_thread: 32, total: 10_000 },
@@ -199,9 +207,22 @@ impl HubBuilder {
         self
     }
 
-    /// The clock of the hub. Default: the system clock.
+    /// What the other nodes of a shared store see of this one. Default: a node without a name of its own.
+    pub fn node(mut self, node: NodeInfo) -> Self {
+        self.node = node;
+        self
+    }
+
+    /// How long a node of a shared store may be silent before the others take over its calls and runs; it renews its row each
+    /// third of this. Must be the same on all nodes. Default: 15 seconds.
+    pub fn node_timeout(mut self, time: Duration) -> Self {
+        self.node_timeout = time;
+        self
+    }
+
+    /// The clock of the hub. Default: that of the store, if it has one (a Redis server), otherwise the system clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
+        self.clock = Some(Arc::new(clock));
         self
     }
 
@@ -298,6 +319,12 @@ impl HubBuilder {
     /// How long ended calls stay in the journal. Default: 30 days.
     pub fn call_retention(mut self, time: Duration) -> Self {
         self.call_retention = time;
+        self
+    }
+
+    /// Which plain read-only calls are recorded in the journal. Default: all. Calls with effects, keys or approvals always are.
+    pub fn read_only_calls(mut self, recorded: ReadOnlyCalls) -> Self {
+        self.read_only_calls = recorded;
         self
     }
 

@@ -238,7 +238,11 @@ impl ToolHub {
         if limits.is_empty() {
             return Vec::new();
         }
-        let quotas = tool.runtime.limiter.quotas(limits, subject, self.engine.services.clock.instant());
+        let services = &self.engine.services;
+        let quotas = match &services.shared_rates {
+            Some(rates) => rates.quotas(&tool.definition.name, limits, subject),
+            None => tool.runtime.limiter.quotas(limits, subject, services.clock.instant()),
+        };
         let with_name = |Quota { limit_index, remaining, resets_in }| {
             let name = rate_name(&tool.definition.name, limits, limit_index);
             RateQuota { name, limit: limits[limit_index].clone(), remaining, resets_in }

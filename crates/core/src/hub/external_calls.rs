@@ -3,21 +3,18 @@
 //! In: a tenant, a call id, and for a report its result. Out: that the call ended with it, or a `ReportError`; the record of a
 //! call that has ended.
 
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
 
 use futures_util::future::select;
 use serde_json::Value;
 
-use super::ToolHub;
+use super::{ToolHub, requests::POLL_INTERVALS};
 use crate::{call::ReportError, journal::CallRecord};
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
-    error::{ErrorKind, ToolError},
+    error::ToolError,
     ids::{CallId, Tenant},
 };
-
-/// Interval at which the record of a call on another node is polled.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ToolHub {
     /// The arguments of an external call, with secrets, for the program that executes it. `None` if no such call of the tenant
@@ -27,7 +24,7 @@ impl ToolHub {
         self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant)?.external_arguments()
     }
 
-    /// Reports the result of an [external](super::CallRequest::external) call. The call ends as if its tool had returned this;
+    /// Reports the result of an [external](super::CallRequest::external) call, on whichever node it runs. The call ends as if its tool had returned this;
     /// its end is in the journal when this returns.
     ///
     /// # Errors
@@ -38,21 +35,17 @@ impl ToolHub {
         call: CallId,
         result: Result<Value, ToolError>,
     ) -> Result<(), ReportError> {
-        let Some(live) = self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant) else {
-            return Err(match self.call_record(tenant, call).await? {
-                None => ReportError::NotFound,
-                Some(CallRecord { outcome: None, .. }) => ReportError::OnOtherNode,
-                Some(CallRecord { external_until: None, .. }) => ReportError::NotExternal,
-                Some(_) => ReportError::Late,
-            });
-        };
-        live.report(result)?;
-        live.wait_ended().await;
-        // Another node may have considered this one dead and closed the call as interrupted.
-        let outcome = self.call_record(tenant, call).await.ok().flatten().and_then(|record| record.outcome);
-        match outcome.is_some_and(|outcome| outcome.error_kind() == Some(ErrorKind::Interrupted)) {
-            true => Err(ReportError::Late),
-            false => Ok(()),
+        if let Some(live) = self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant) {
+            return self.report_here(&live, result).await;
+        }
+        match self.call_record(tenant, call).await? {
+            None => Err(ReportError::NotFound),
+            Some(CallRecord { outcome: None, thread, .. }) if !self.has_exclusive_store() => {
+                self.report_elsewhere(tenant, call, thread.as_ref(), result).await
+            }
+            Some(CallRecord { outcome: None, .. }) => Err(ReportError::Early),
+            Some(CallRecord { external_until: None, .. }) => Err(ReportError::NotExternal),
+            Some(_) => Err(ReportError::Late),
         }
     }
 
@@ -63,6 +56,7 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn wait_for_call(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
+        let (mut delay, longest) = POLL_INTERVALS;
         loop {
             if let Some(live) = self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant) {
                 live.wait_ended().await;
@@ -72,8 +66,9 @@ impl ToolHub {
             if !open || (self.engine.is_shutting_down() && !self.engine.live_calls.contains(call)) {
                 return Ok(record);
             }
-            let (sleep, shutdown) = (pin!(tokio::time::sleep(POLL_INTERVAL)), pin!(self.engine.shutdown.requested()));
+            let (sleep, shutdown) = (pin!(tokio::time::sleep(delay)), pin!(self.engine.shutdown.requested()));
             select(sleep, shutdown).await;
+            delay = (2 * delay).min(longest);
         }
     }
 }

@@ -53,6 +53,7 @@ pub(super) async fn run(hub: Weak<Engine>) {
         let mut changed = pin!(statuses.next_change());
         changed.as_mut().enable();
         let withheld = withheld_tools(&engine);
+        let nodes = engine.nodes.clone();
         drop(engine);
         let now = services.clock.instant();
         schedules = withheld
@@ -68,18 +69,23 @@ pub(super) async fn run(hub: Weak<Engine>) {
             .collect();
         let due =
             withheld.into_iter().map(|(tool, _)| tool).filter(|tool| schedules[&tool.definition.name].due_at <= now);
-        let results: Vec<(ToolName, bool)> = futures_util::stream::iter(due)
-            .map(|tool| async move { (tool.definition.name.clone(), is_healthy(&tool).await) })
-            .buffer_unordered(CONCURRENCY)
-            .collect()
-            .await;
+        let is_maintainer = nodes.is_maintainer();
+        let check = |tool: Arc<Tool>| async move {
+            // One node of several is enough; the others only stay ready to go on.
+            let is_healthy = if is_maintainer { Some(is_healthy(&tool).await) } else { None };
+            (tool.definition.name.clone(), is_healthy)
+        };
+        let results: Vec<(ToolName, Option<bool>)> =
+            futures_util::stream::iter(due).map(check).buffer_unordered(CONCURRENCY).collect().await;
         for (name, is_healthy) in results {
-            if is_healthy {
+            if is_healthy == Some(true) {
                 mark_healthy(&statuses, &name).await;
             }
             // The next pass drops the schedule of a tool that is no longer withheld. One that still is, is checked less often.
             if let Some(schedule) = schedules.get_mut(&name) {
-                schedule.delay = (schedule.delay * 2).min(MAX_DELAY);
+                if is_healthy.is_some() {
+                    schedule.delay = (schedule.delay * 2).min(MAX_DELAY);
+                }
                 schedule.due_at = clock::deadline_after(services.clock.instant(), schedule.delay);
             }
         }

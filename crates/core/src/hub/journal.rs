@@ -24,8 +24,8 @@ pub enum Cancellation {
     Requested,
     /// The call had already ended, with this status.
     AlreadyEnded(Status),
-    /// The call is open, but runs on another node.
-    OnOtherNode,
+    /// The call is open, but no node of this store runs it: its outcome is still to be written, or it waits for the next start.
+    NotRunning,
     /// The tenant has no such call.
     NotFound,
 }
@@ -71,7 +71,7 @@ impl ToolHub {
         })
     }
 
-    /// Cancels a call. It still has an outcome: `cancelled`, or its result if that was complete first. Plain read-only calls,
+    /// Cancels a call, on whichever node it runs. It still has an outcome: `cancelled`, or its result if that was complete first. Plain read-only calls,
     /// which run in their caller's task, are not found.
     ///
     /// # Errors
@@ -84,7 +84,11 @@ impl ToolHub {
         Ok(match self.call_record(tenant, call).await? {
             None => Cancellation::NotFound,
             Some(CallRecord { outcome: Some(outcome), .. }) => Cancellation::AlreadyEnded(outcome.status),
-            Some(_) => Cancellation::OnOtherNode,
+            Some(_) if self.has_exclusive_store() => Cancellation::NotRunning,
+            Some(record) => {
+                self.cancel_elsewhere(tenant, &record).await?;
+                Cancellation::Requested
+            }
         })
     }
 

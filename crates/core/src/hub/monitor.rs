@@ -83,6 +83,23 @@ impl ToolHub {
         self.ask_stores(Backend::damage)
     }
 
+    /// How many commits the hub's store has acknowledged to this process and lost.
+    #[must_use]
+    pub fn lost_commits(&self) -> u64 {
+        self.engine.services.store.losses(0).iter().map(|report| report.commits).sum()
+    }
+
+    /// What an operator should know about the durability and the load of stores: [`Backend::warnings`](crate::backend::Backend::warnings).
+    #[must_use]
+    pub fn store_warnings(&self) -> Vec<String> {
+        let services = &self.engine.services;
+        let of_states = services.state.store_router().non_hub_stores();
+        let mut warnings = services.store.warnings();
+        warnings.extend(self.engine.batched_records.as_ref().and_then(|records| records.warning()));
+        warnings.extend(of_states.iter().flat_map(Backend::warnings));
+        warnings
+    }
+
     fn ask_stores(&self, read: impl Fn(&dyn Backend) -> Option<String>) -> Vec<String> {
         let services = &self.engine.services;
         let state_stores = services.state.store_router().non_hub_stores();

@@ -1,27 +1,35 @@
 //! Offers: the pinned tool list of one step, and the events that say when it is out of date.
 //!
 //! In: a thread and its toolset. Out: an immutable list. While it is held, a change of the thread's available tools is emitted
-//! as `tool.rebind.required`: additions within a second, removals after `rebind_delay` if the tool is still unavailable then.
+//! as `tool.rebind.required` (`notifications`): additions within a second, removals after `rebind_delay` if the tool is still
+//! unavailable then.
+
+mod notifications;
 
 use std::{
-    collections::BTreeSet,
+    collections::HashSet,
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
+    sync::{Arc, Mutex, Weak},
 };
 
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
-use super::{StatusScope, ToolHub, availability::ToolSnapshot, explain::summary_line};
+pub(super) use notifications::watch_offers;
+
+use super::{
+    StatusScope, ToolHub,
+    availability::{ToolSnapshot, is_listed},
+    explain::summary_line,
+};
 use crate::{
     engine::Engine,
     execution::Tool,
-    offers::{BoundOffer, HolderState, OfferDiff, OfferWatch},
+    offers::{BoundOffer, OfferDiff, OfferWatch},
     registry::{ToolFilter, Tools, Toolset},
+    statuses::StatusKey,
 };
 use toolhub_schema::export;
-use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     error::CallError,
     event_kind::EventKind,
@@ -31,13 +39,6 @@ use toolhub_types::{
     timestamp::Timestamp,
     tool::{Definition, ToolName},
 };
-
-/// Delay before a store that did not answer is asked again.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The least time from one check of all offers to the next: servers may register many tools one after the other. It is shorter where
-/// removals are announced soon.
-const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The tools offered to a thread for one step. Make its calls [from](super::CallRequest::from_offer) these.
 #[derive(Clone)]
@@ -81,7 +82,9 @@ impl Offer {
     /// The tools' names, sorted.
     #[must_use]
     pub fn names(&self) -> Vec<ToolName> {
-        self.bound.names().into_iter().collect()
+        let mut names: Vec<ToolName> = self.bound.tools.names().cloned().collect();
+        names.sort_unstable();
+        names
     }
 
     /// The tools' definitions in the format of a model provider, sorted by name. Emits `tool.executor.exported` in the thread.
@@ -191,7 +194,7 @@ impl ToolHub {
         OfferOptions { toolset, .. }: &OfferOptions,
     ) -> Result<Offer, CallError> {
         let all = self.tools();
-        let usable = self.find_usable(tenant, thread, toolset).await?;
+        let usable = self.find_usable(&all, tenant, thread, toolset).await?;
         Ok(self.bind(&all, tenant, thread, toolset, usable))
     }
 
@@ -204,7 +207,6 @@ impl ToolHub {
         toolset: &Toolset,
         (names, next_change): UsableTools,
     ) -> Offer {
-        let names: Vec<ToolName> = names.into_iter().collect();
         let tools = Arc::new(all.subset(&names));
         let held = self.engine.offers.latest(tenant, thread, toolset).filter(|held| held.tools.is_equivalent(&tools));
         let bound = held.unwrap_or_else(|| {
@@ -261,11 +263,36 @@ impl ToolHub {
     /// The tools of a toolset that a thread may use now, and when evidence for one of them expires.
     async fn find_usable(
         &self,
+        all: &Tools,
         tenant: &Tenant,
         thread: &ThreadId,
         toolset: &Toolset,
     ) -> Result<UsableTools, CallError> {
-        self.snapshot_tools(self.list_toolset(toolset), StatusScope::Thread(tenant, thread)).await.map(usable_names)
+        let statuses = &self.engine.statuses;
+        let recorded = statuses.count_by_tool();
+        let has_record = |name: &ToolName| {
+            recorded.contains_key(name)
+                && (statuses.facts(&StatusKey::shared(name)).is_some()
+                    || statuses.facts(&StatusKey::thread(name, tenant, thread)).is_some())
+        };
+        // Most tools depend on nothing and have no record that concerns the thread. There may be thousands of threads and tools: do
+        // not evaluate these tools for each.
+        let is_uniform = |tool: &Arc<Tool>| tool.definition.depends_on.is_empty() && !has_record(&tool.definition.name);
+        let (mut usable, mut others) = (Vec::new(), Vec::new());
+        for tool in all.of_toolset(toolset) {
+            if !is_uniform(tool) {
+                others.push(tool.clone());
+            } else if tool.is_present() && is_listed(tool) {
+                usable.push(tool.definition.name.clone());
+            }
+        }
+        if others.is_empty() {
+            return Ok((usable, None));
+        }
+        let (names, next_change) =
+            usable_names(self.snapshot_tools(others, StatusScope::Thread(tenant, thread)).await?);
+        usable.extend(names);
+        Ok((usable, next_change))
     }
 
     /// The tools of a toolset, usable or not, sorted by name.
@@ -275,57 +302,19 @@ impl ToolHub {
 
     /// The difference between an offer and the tools usable now, and when evidence for one of those expires.
     async fn diff_offer(&self, bound: &BoundOffer) -> Result<(OfferDiff, Option<Timestamp>), CallError> {
-        let (usable, next_change) = self.find_usable(&bound.tenant, &bound.thread, &bound.toolset).await?;
-        let offered = bound.names();
-        let minus = |a: &BTreeSet<ToolName>, b: &BTreeSet<ToolName>| a.difference(b).cloned().collect();
-        Ok((OfferDiff { added: minus(&usable, &offered), removed: minus(&offered, &usable) }, next_change))
-    }
-
-    /// Emits `tool.rebind.required` for one offer if its difference grew; removals only after `rebind_delay`. Returns when to
-    /// check again: when a pending removal is due, or when evidence expires.
-    async fn notify_holder(&self, bound: &BoundOffer, now: Instant) -> Result<Option<Instant>, CallError> {
-        let (OfferDiff { added, removed }, next_change) = self.diff_offer(bound).await?;
-        let delay = self.engine.statuses.settings().rebind_delay;
-        let mut holder_state = bound.holder_state.lock().unwrap_or_else(PoisonError::into_inner);
-        let HolderState { notified, removal_delay } = &mut *holder_state;
-        let expiry = next_change.map(|at| clock::deadline_after(now, at.since(self.now())));
-        let (removed, next_due) = removal_delay.due(removed, now, delay);
-        let next_check = expiry.into_iter().chain(next_due).min();
-        let has_new =
-            |now: &[ToolName], before: &[ToolName]| now.iter().any(|tool| before.binary_search(tool).is_err());
-        let is_news = has_new(&added, &notified.added) || has_new(&removed, &notified.removed);
-        let event = is_news.then(|| EventKind::RebindRequired {
-            reason: format!("{} to add, {} to remove", added.len(), removed.len()),
-            added: added.clone(),
-            removed: removed.clone(),
-        });
-        *notified = OfferDiff { added, removed };
-        drop(holder_state);
-        if let Some(event) = event {
-            let events = &self.engine.services.events;
-            events.emit_for_tenant(self.now(), &bound.tenant, Some(&bound.thread), event);
-            bound.notifications.send_modify(|count| *count += 1);
+        let (usable, next_change) =
+            self.find_usable(&self.tools(), &bound.tenant, &bound.thread, &bound.toolset).await?;
+        let is_offered = |name: &&ToolName| bound.tools.get(name).is_some();
+        let mut diff = OfferDiff::default();
+        diff.added.extend(usable.iter().filter(|name| !is_offered(name)).cloned());
+        // Most offers still have only usable tools: compare the lists only if this one has others.
+        if usable.len() - diff.added.len() < bound.tools.len() {
+            let usable: HashSet<&ToolName> = usable.iter().collect();
+            diff.removed.extend(bound.tools.names().filter(|name| !usable.contains(name)).cloned());
         }
-        Ok(next_check)
-    }
-
-    /// Notifies the holders of all offers; returns when to check again even if nothing changes until then.
-    async fn notify_holders(&self) -> Option<Instant> {
-        let mut next = self.announce_shared_offers();
-        for bound in self.engine.offers.all() {
-            let Some(bound) = bound.upgrade() else { continue };
-            let now = self.engine.services.clock.instant();
-            let due = self
-                .notify_holder(&bound, now)
-                .await
-                .unwrap_or_else(|_| Some(clock::deadline_after(now, STORE_RETRY_DELAY)));
-            next = next.into_iter().chain(due).min();
-            // There may be thousands of offers: let calls run in between. Drop the strong reference first, so that the offer
-            // does not count as held.
-            drop(bound);
-            tokio::task::yield_now().await;
-        }
-        next
+        diff.added.sort_unstable();
+        diff.removed.sort_unstable();
+        Ok((diff, next_change))
     }
 }
 
@@ -335,34 +324,11 @@ fn export_tools(tools: &Tools, format: Format) -> Vec<Value> {
     export::export(format, definitions)
 }
 
-/// The usable tools, and when evidence for one of them expires, so that it waits for its dependencies again.
-type UsableTools = (BTreeSet<ToolName>, Option<Timestamp>);
+/// The usable tools in no order, and when evidence for one of them expires, so that it waits for its dependencies again.
+type UsableTools = (Vec<ToolName>, Option<Timestamp>);
 
 fn usable_names(mut snapshots: Vec<ToolSnapshot>) -> UsableTools {
     snapshots.retain(ToolSnapshot::is_offered);
     let next_change = snapshots.iter().filter_map(|snapshot| snapshot.reading.next_change).min();
     (snapshots.iter().map(|snapshot| snapshot.tool.definition.name.clone()).collect(), next_change)
-}
-
-/// Notifies holders of offers about changes until the hub is dropped. Removals are debounced: a tool that is unavailable only
-/// briefly causes no event.
-pub(super) async fn watch_offers(hub: Weak<Engine>, availability_changed: Arc<Notify>) {
-    let mut next_check: Option<Instant> = None;
-    let mut earliest_check = Instant::now();
-    loop {
-        match next_check {
-            None => availability_changed.notified().await,
-            // A notification and a timeout are handled alike.
-            Some(at) => drop(tokio::time::timeout_at(at, availability_changed.notified()).await),
-        }
-        tokio::time::sleep_until(earliest_check).await;
-        let Some(engine) = hub.upgrade() else { return };
-        if !engine.offers.is_empty() {
-            // A removal is noticed by one check and announced by another one.
-            let interval = engine.statuses.settings().rebind_delay / 4;
-            let interval = interval.clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
-            earliest_check = clock::deadline_after(engine.services.clock.instant(), interval);
-        }
-        next_check = ToolHub { engine }.notify_holders().await;
-    }
 }

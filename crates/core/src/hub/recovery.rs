@@ -1,8 +1,7 @@
 //! Call recovery: closes or resumes calls that a dead process left open.
 //!
 //! In: the open calls in the store. Out: each of them closed as `interrupted`, exactly once however many hubs scan; or resumed, if
-//! the tool allows that. `journal/nodes.rs` decides by leases which nodes are dead; a hub with exclusive access to its store need
-//! not ask. A call of this hub that is open but not running is one whose outcome could not be stored; it is stored now, if the
+//! the tool allows that. `nodes.rs` decides which nodes are dead. A call of this hub that is open but not running is one whose outcome could not be stored; it is stored now, if the
 //! outcome is still buffered.
 
 use std::{
@@ -13,23 +12,22 @@ use std::{
 };
 
 use futures_util::{
-    FutureExt, StreamExt,
+    StreamExt,
     future::{Either, select},
     stream::FuturesUnordered,
 };
 use smol_str::SmolStr;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
+use super::requests;
 use crate::{
     engine::Engine,
     execution::{EvidenceDemand, Tool},
-    journal::{Journal, LEASE_RENEW_INTERVAL, LeaseMonitor, OpenCall},
+    journal::{Journal, OpenCall},
     pipeline,
     sealing::UnsealError,
 };
-use toolhub_storage::backend::{
-    Batch, Change, Durability, Expect, Row, RowKey, Scan, Scope, StoreError, Table, WatchEvent, Watcher, Write,
-};
+use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, RowKey, Scan, Scope, StoreError, Table, Write};
 use toolhub_types::{
     ids::{CallId, Tenant},
     outcome::Outcome,
@@ -43,7 +41,11 @@ const BATCH_SIZE: usize = 100;
 const RESUME_CONCURRENCY: usize = 16;
 /// Number of unreadable records that are logged.
 const MAX_UNREADABLE_WARNINGS: usize = 1_000;
-/// Time between scans while no open call needs attention and no other node renews its lease.
+/// Time before another scan if a call could not be closed.
+const RESCAN_DELAY: Duration = Duration::from_secs(5);
+/// How long a call that has not started waits for a node that has its tool.
+const UNKNOWN_TOOL_WAIT: Duration = Duration::from_secs(24 * 3600);
+/// Time between scans while no open call needs attention and no other node dies or leaves.
 const IDLE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Why a call cannot go on without the key.
@@ -52,7 +54,6 @@ const KEY_MISSING: &str = "the process that ran the call is gone, and its secret
 
 /// State of the recovery task across scans.
 pub(super) struct Recovery {
-    liveness: LeaseMonitor,
     /// Unreadable records that were logged, so that each is logged once.
     unreadable: HashSet<SmolStr>,
     resume_permits: Arc<Semaphore>,
@@ -60,59 +61,51 @@ pub(super) struct Recovery {
 
 impl Default for Recovery {
     fn default() -> Self {
-        Self {
-            liveness: LeaseMonitor::default(),
-            unreadable: HashSet::new(),
-            resume_permits: Arc::new(Semaphore::new(RESUME_CONCURRENCY)),
-        }
+        Self { unreadable: HashSet::new(), resume_permits: Arc::new(Semaphore::new(RESUME_CONCURRENCY)) }
     }
 }
 
-/// Whether to scan again soon: a call of another node is open, or one could not be closed.
+/// Whether to scan again soon: a call could not be closed, or is being resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanResult {
     Clean,
     RescanSoon,
 }
 
-/// Recovers open calls until the hub is dropped. `last_scan` is the result of the scan at start-up, if there was one.
+/// Recovers open calls until the hub is dropped. `last_scan` is the result of the scan at start-up, if there was one;
+/// `departures` changes when a node has died or left.
 pub(super) async fn recover(
     (hub, journal): (Weak<Engine>, Journal),
     mut recovery: Recovery,
     mut last_scan: Option<ScanResult>,
-    mut nodes: Option<Watcher>,
+    mut departures: watch::Receiver<u64>,
 ) {
     loop {
         match last_scan {
             None => {}
-            Some(ScanResult::RescanSoon) => tokio::time::sleep(LEASE_RENEW_INTERVAL).await,
+            Some(ScanResult::RescanSoon) => tokio::time::sleep(RESCAN_DELAY).await,
             Some(ScanResult::Clean) => {
-                let (own, other) =
-                    (pin!(journal.recovery_needed.notified()), pin!(wait_for_other_node(&mut nodes, &journal.node)));
-                if let Ok(Either::Right(_)) = tokio::time::timeout(IDLE_INTERVAL, select(own, other)).await {
-                    tokio::time::sleep(LEASE_RENEW_INTERVAL).await;
+                let (own, other) = (pin!(journal.recovery_needed.notified()), pin!(next_departure(&mut departures)));
+                match tokio::time::timeout(IDLE_INTERVAL, select(own, other)).await {
+                    Ok(Either::Left(_)) => tokio::time::sleep(RESCAN_DELAY).await,
+                    Ok(Either::Right(_)) => {}
+                    Err(_) if hub.upgrade().is_some_and(|engine| !engine.nodes.is_maintainer()) => continue,
+                    Err(_) => {}
                 }
             }
         }
         let Some(engine) = hub.upgrade() else { return };
+        departures.mark_unchanged();
         last_scan = Some(recovery.scan(&engine, usize::MAX).await);
         drop(engine);
     }
 }
 
-/// Waits until another node writes its lease, and so may have open calls.
-async fn wait_for_other_node(nodes: &mut Option<Watcher>, own: &SmolStr) {
-    let Some(leases) = nodes else { return std::future::pending().await };
-    loop {
-        match leases.next().await {
-            Some(WatchEvent::Row(key, _)) if key.id == *own => {}
-            Some(_) => break,
-            // The watch ended; `IDLE_INTERVAL` still triggers scans.
-            None => return std::future::pending().await,
-        }
+/// Waits until another node has died or left.
+async fn next_departure(departures: &mut watch::Receiver<u64>) {
+    if departures.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
-    // One scan covers all changes that are already queued.
-    while let Some(Some(_)) = leases.next().now_or_never() {}
 }
 
 impl Recovery {
@@ -136,16 +129,16 @@ impl Recovery {
         max_closed: usize,
         unwritten: &mut HashMap<CallId, Outcome>,
     ) -> Result<ScanResult, StoreError> {
-        let Engine { journal, services, .. } = &**engine;
-        // Taken before the leases are read: a renewal during this scan counts for the next one.
-        let scanned_at = services.clock.instant();
-        let leases =
-            if journal.store_is_exclusive { Default::default() } else { journal.leases(services.clock.now()).await? };
+        let Engine { journal, nodes, services, .. } = &**engine;
         let mut result = ScanResult::Clean;
         let (mut open_ids, mut closed) = (HashSet::new(), 0);
         let mut scan = Scan::new(Table::OpenCalls, Scope::All).limit(BATCH_SIZE);
         loop {
             let page = services.store.scan(scan.clone(), services.clock.now()).await?;
+            if !page.rows.is_empty() {
+                // After the calls: a node has a row before it opens a call.
+                nodes.look().await?;
+            }
             let mut closing = FuturesUnordered::new();
             for (key, row) in &page.rows {
                 let Some(mut open) = self.read(&key.id, row) else {
@@ -163,15 +156,18 @@ impl Recovery {
                     }
                     continue;
                 }
-                let is_dead = open.node() == journal.node
-                    || journal.store_is_exclusive
-                    || self.liveness.is_dead(&key.id, &open, &leases, scanned_at);
+                // Its end is noticed, so there is no need to scan again before.
+                if open.node() != journal.node && nodes.was_alive(open.node()) {
+                    continue;
+                }
                 let tenant = key.partition.tenant.clone();
                 let unsealed = journal.unseal_arguments(&tenant, &mut open);
                 match find_resuming_tool(engine, &open).filter(|_| unsealed.is_ok()) {
-                    _ if !is_dead => result = ScanResult::RescanSoon,
                     Some(tool) => {
-                        pipeline::spawn_resumed(engine, tenant, Arc::new(open), tool, self.resume_permits.clone());
+                        let open = Arc::new(open);
+                        let permits = self.resume_permits.clone();
+                        pipeline::spawn_resumed(engine, tenant.clone(), open.clone(), tool, permits);
+                        requests::cancel_if_requested(engine, &tenant, &open);
                         result = ScanResult::RescanSoon;
                     }
                     // During shutdown, waiting calls are left to the next start.
@@ -179,6 +175,15 @@ impl Recovery {
                         && open.is_waiting()
                         && engine.is_shutting_down()
                         && !unwritten.contains_key(&open.record.id) => {}
+                    // Another node may have the tool, or this one after the update that brings it.
+                    None if unsealed.is_ok()
+                        && open.is_waiting()
+                        && open.node() != journal.node
+                        && !unwritten.contains_key(&open.record.id)
+                        && waits_for_tool(engine, &open) =>
+                    {
+                        result = ScanResult::RescanSoon;
+                    }
                     None => {
                         let outcome = unwritten.get(&open.record.id).cloned();
                         closing.push(close_call(engine, tenant, open, (unsealed, outcome)));
@@ -200,7 +205,6 @@ impl Recovery {
             }
             tokio::task::yield_now().await;
         }
-        self.liveness.retain_open(&open_ids);
         // Calls that are no longer open were closed after all, so their buffered outcomes are not needed.
         unwritten.retain(|call, _| open_ids.contains(&SmolStr::from(*call)));
         Ok(result)
@@ -233,6 +237,14 @@ fn find_resuming_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Ev
     let can_rerun =
         |tool: &Tool| is_internal && tool.rerun_interrupted && tool.schema.accepts(&open.record.arguments.to_value());
     (is_foreign && open.start_count() < MAX_STARTS && can_rerun(&found.0)).then_some(found)
+}
+
+/// Whether a call that has not started is of a tool that this node of several does not have.
+fn waits_for_tool(engine: &Engine, open: &OpenCall) -> bool {
+    let is_unknown = engine.registry.find(&open.record.tool).is_none();
+    is_unknown
+        && !engine.nodes.is_exclusive()
+        && engine.services.clock.now().since(open.record.opened_at) < UNKNOWN_TOOL_WAIT
 }
 
 /// Deletes an open call that cannot be decoded and whose record would have expired by now.

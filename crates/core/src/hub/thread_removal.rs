@@ -149,7 +149,18 @@ pub(crate) async fn remove(
             }
         }
     }
-    let is_deleted = !thread_store.is_tracked(owner) && commit(Batch::new(partition).with(own(Change::Remove))).await?;
+    if thread_store.is_tracked(owner) {
+        return Ok(RemovalResult::StillActive);
+    }
+    // The removal of a row that is missing is no change.
+    if version.is_some() {
+        thread_store.own_removals.expect(owner);
+    }
+    let removed = commit(Batch::new(partition).with(own(Change::Remove))).await;
+    if version.is_some() && !matches!(removed, Ok(true)) {
+        thread_store.own_removals.cancel(owner);
+    }
+    let is_deleted = removed?;
     Ok(if is_deleted { RemovalResult::Rows(deleted) } else { RemovalResult::StillActive })
 }
 

@@ -169,6 +169,9 @@ pub(super) async fn sweep_idle_threads(hub: Weak<Engine>, idle: Duration) {
     loop {
         tokio::time::sleep(interval).await;
         let Some(engine) = hub.upgrade() else { return };
+        if !engine.nodes.is_maintainer() {
+            continue;
+        }
         let mut after = None;
         // If the store does not answer, the next sweep tries again.
         while let Ok((idle_threads, next)) =
@@ -263,15 +266,21 @@ async fn commit_bare(engine: &Engine, thread: (&ThreadKey, RowVersion), rows: Ve
             return Ok(false);
         }
     }
-    thread_removal::commit_bare(&*services.store, thread, Change::Remove, rows, now).await
+    let own_removals = &engine.thread_store.own_removals;
+    own_removals.expect(thread.0);
+    let removed = thread_removal::commit_bare(&*services.store, thread, Change::Remove, rows, now).await;
+    if !matches!(removed, Ok(true)) {
+        own_removals.cancel(thread.0);
+    }
+    removed
 }
 
 pub(super) fn registered_tools(engine: &Engine) -> Vec<Arc<Tool>> {
     engine.registry.snapshot().iter().cloned().collect()
 }
 
-/// Drops what this node has cached about the thread, and emits `thread.swept`.
-fn finish_removal(engine: &Engine, tools: &[Arc<Tool>], owner: &ThreadKey, reason: &'static str, rows: usize) {
+/// Drops what this node has cached about a thread that is deleted.
+pub(super) fn forget_thread(engine: &Engine, tools: &[Arc<Tool>], owner: &ThreadKey) {
     let ThreadKey { tenant, thread } = owner;
     for tool in tools {
         engine.statuses.forget(&StatusKey::thread(&tool.definition.name, tenant, thread));
@@ -280,6 +289,12 @@ fn finish_removal(engine: &Engine, tools: &[Arc<Tool>], owner: &ThreadKey, reaso
     engine.offers.unpin(owner);
     engine.services.state.forget_connections(owner);
     engine.services.availability_changed.notify_one();
+}
+
+/// Drops what this node has cached about the thread, and emits `thread.swept`.
+fn finish_removal(engine: &Engine, tools: &[Arc<Tool>], owner: &ThreadKey, reason: &'static str, rows: usize) {
+    let ThreadKey { tenant, thread } = owner;
+    forget_thread(engine, tools, owner);
     let event = EventKind::ThreadSwept { reason, rows };
     engine.services.events.emit_for_tenant(engine.services.clock.now(), tenant, Some(thread), event);
 }

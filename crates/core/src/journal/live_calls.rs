@@ -8,21 +8,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::Notify;
-
 use super::CallTracker;
 use toolhub_types::ids::{CallId, Tenant};
 
 /// The calls that run in their own task.
 #[derive(Default, Clone)]
-pub(crate) struct LiveCalls(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    running: Mutex<HashMap<CallId, Arc<CallTracker>>>,
-    /// Notified when a call starts while no other runs.
-    call_started: Notify,
-}
+pub(crate) struct LiveCalls(Arc<Mutex<HashMap<CallId, Arc<CallTracker>>>>);
 
 /// The map is never shrunk below this capacity.
 const MIN_CAPACITY: usize = 1_024;
@@ -32,13 +23,9 @@ impl LiveCalls {
     pub(crate) fn register(&self, tracker: &Arc<CallTracker>) -> LiveCallGuard {
         let call = tracker.head.id;
         let mut running = self.running();
-        let first = running.is_empty();
         // Two calls may share an id that their caller minted: keep the first; the second will be refused.
         running.entry(call).or_insert_with(|| tracker.clone());
         drop(running);
-        if first {
-            self.0.call_started.notify_one();
-        }
         LiveCallGuard { tracker: tracker.clone(), live: self.clone() }
     }
 
@@ -69,13 +56,8 @@ impl LiveCalls {
         self.running().contains_key(&call)
     }
 
-    /// Waits until a call starts; returns immediately if one has started since the last wait.
-    pub(crate) async fn wait_started(&self) {
-        self.0.call_started.notified().await;
-    }
-
     fn running(&self) -> MutexGuard<'_, HashMap<CallId, Arc<CallTracker>>> {
-        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use smol_str::{SmolStr, format_smolstr};
 
-use super::{CallQuery, CallRecord};
-use toolhub_storage::backend::Terms;
+use super::{
+    CallQuery, CallRecord,
+    record::{ENDED_CALL_LAYOUT, decode_ended},
+};
+use toolhub_storage::backend::{Row, RowKey, Table, Terms};
 use toolhub_types::{
     error::ErrorKind,
     ids::{Caller, RunId},
@@ -24,6 +27,15 @@ const SLOW: [(Duration, SmolStr); 3] = [
     (Duration::from_secs(1), SmolStr::new_static("slow=1s")),
     (Duration::from_secs(10), SmolStr::new_static("slow=10s")),
 ];
+
+/// The index terms of a stored row, for copying it to another store. A row of an earlier layout gets its terms later, from the hub.
+#[must_use]
+pub fn index_terms(key: &RowKey, row: &Row) -> Terms {
+    if key.table != Table::Calls || row.schema < ENDED_CALL_LAYOUT {
+        return Terms::NONE;
+    }
+    decode_ended(&key.id, row).map_or(Terms::NONE, |record| of_record(&record))
+}
 
 /// The terms of an ended call.
 pub(crate) fn of_record(record: &CallRecord) -> Terms {

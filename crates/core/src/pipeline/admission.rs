@@ -11,8 +11,8 @@ use super::{Allowed, Placed};
 use crate::{
     execution::{CallEnvelope, CallSlot},
     scheduler::{
-        FairnessKey, QueueFull, QueueLimit, RETRY_AFTER, RateExceeded, RatePermit, Reservation, SlotOrWaiter,
-        SlotWaiter, Subject, ToolRuntime,
+        FairnessKey, QueueFull, QueueLimit, RETRY_AFTER, RateExceeded, RatePermit, Reservation, SharedPermit,
+        SharedRates, SharedRefusal, SlotOrWaiter, SlotWaiter, Subject, ToolRuntime,
     },
     services::Services,
 };
@@ -20,37 +20,48 @@ use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     error::{CallError, ErrorKind},
     outcome::Status,
+    policy::RateLimit,
 };
 
 /// A rate permit that is not spent yet. If the call ends before its tool starts, even because the caller dropped it,
 /// the drop refunds the permit: a call that did not run costs nothing.
 pub(super) struct RefundOnDrop(Option<HeldPermit>);
 
-struct HeldPermit {
-    runtime: Arc<ToolRuntime>,
-    permit: RatePermit,
-    /// When it was taken, if nothing was awaited since.
-    taken_at: Option<Instant>,
+enum HeldPermit {
+    /// Of the tool's limiter on this node.
+    Local {
+        runtime: Arc<ToolRuntime>,
+        permit: RatePermit,
+        /// When it was taken, if nothing was awaited since.
+        taken_at: Option<Instant>,
+    },
+    /// Of the limits that all nodes share.
+    Shared(Arc<SharedRates>, SharedPermit),
 }
 
 impl RefundOnDrop {
     /// Spends the permit, because the tool starts. Returns when it was taken, if admission has not waited since.
     pub(super) fn spend(mut self) -> Option<Instant> {
-        self.0.take()?.taken_at
+        match self.0.take()? {
+            HeldPermit::Local { taken_at, .. } => taken_at,
+            HeldPermit::Shared(..) => None,
+        }
     }
 
     /// The call has waited, so the time the permit was taken is no longer current.
     fn mark_waited(&mut self) {
-        if let Some(held) = &mut self.0 {
-            held.taken_at = None;
+        if let Some(HeldPermit::Local { taken_at, .. }) = &mut self.0 {
+            *taken_at = None;
         }
     }
 }
 
 impl Drop for RefundOnDrop {
     fn drop(&mut self) {
-        if let Some(HeldPermit { runtime, permit, .. }) = self.0.take() {
-            runtime.limiter.refund(permit);
+        match self.0.take() {
+            Some(HeldPermit::Local { runtime, permit, .. }) => runtime.limiter.refund(permit),
+            Some(HeldPermit::Shared(rates, permit)) => rates.refund(permit),
+            None => {}
         }
     }
 }
@@ -65,7 +76,12 @@ pub(super) enum Placement<'a> {
 
 pub(super) fn admit(services: &Services, allowed: Allowed) -> Result<Placement<'_>, CallError> {
     let Allowed(envelope) = allowed;
-    let (rate_wait, rate_permit) = reserve_rate(services, &envelope)?;
+    if let Some(rates) = &services.shared_rates
+        && !envelope.tool.limits.rate_limits.is_empty()
+    {
+        return Ok(Placement::Pending(Box::pin(admit_shared(services, rates, envelope))));
+    }
+    let (rate_wait, rate_permit) = reserve_rate(services, &envelope, &envelope.tool.limits.rate_limits)?;
     let waiter = if rate_wait.is_zero() {
         match acquire_slot(&envelope) {
             Ok(CallSlotOrWaiter::Run(slot)) => {
@@ -78,6 +94,50 @@ pub(super) fn admit(services: &Services, allowed: Allowed) -> Result<Placement<'
         Err(rate_wait)
     };
     Ok(Placement::Pending(Box::pin(wait_for_turn(services, envelope, rate_permit, waiter))))
+}
+
+/// Admits a call whose rate limits all nodes share.
+async fn admit_shared(
+    services: &Services,
+    rates: &Arc<SharedRates>,
+    envelope: CallEnvelope,
+) -> Result<Placed, CallError> {
+    let (rate_wait, rate_permit) = reserve_shared_rate(services, rates, &envelope).await?;
+    if !rate_wait.is_zero() {
+        return wait_for_turn(services, envelope, rate_permit, Err(rate_wait)).await;
+    }
+    match acquire_slot(&envelope) {
+        Ok(CallSlotOrWaiter::Run(slot)) => Ok(Placed { envelope, slot, rate_permit, probe_guard: None }),
+        Ok(CallSlotOrWaiter::Wait(waiter)) => wait_for_turn(services, envelope, rate_permit, Ok(waiter)).await,
+        Err(full) => Err(overloaded(&envelope, full)),
+    }
+}
+
+async fn reserve_shared_rate(
+    services: &Services,
+    rates: &Arc<SharedRates>,
+    envelope: &CallEnvelope,
+) -> Result<(Duration, RefundOnDrop), CallError> {
+    let CallEnvelope { call, tool, .. } = envelope;
+    let limits = &tool.limits.rate_limits;
+    let subject = Subject { tenant: &call.tenant, thread: call.thread.as_ref(), caller: &call.caller };
+    let reserved = unless_cancelled(envelope, rates.reserve(&tool.definition.name, limits, subject)).await;
+    match reserved.ok_or_else(|| CallError::new(ErrorKind::Cancelled))? {
+        Ok((wait, permit)) => {
+            if !wait.is_zero() {
+                tool.runtime.meter.record_rate_limited();
+            }
+            Ok((wait, RefundOnDrop(Some(HeldPermit::Shared(rates.clone(), permit)))))
+        }
+        Err(SharedRefusal::Exceeded(excess)) => {
+            tool.runtime.meter.record_rate_limited();
+            Err(rate_limited(envelope, &excess))
+        }
+        Err(SharedRefusal::StoreAway(error)) => {
+            tracing::debug!(%error, tool = %tool.definition.name, "the store did not answer about a rate limit; going by the share of this node");
+            reserve_rate(services, envelope, &rates.share_of_node(limits))
+        }
+    }
 }
 
 /// Waits for a slot: in the queue, or first for the rate limit.
@@ -113,22 +173,25 @@ pub(super) async fn reacquire_slot(
     }
 }
 
-fn reserve_rate(services: &Services, envelope: &CallEnvelope) -> Result<(Duration, RefundOnDrop), CallError> {
+fn reserve_rate(
+    services: &Services,
+    envelope: &CallEnvelope,
+    limits: &[RateLimit],
+) -> Result<(Duration, RefundOnDrop), CallError> {
     let CallEnvelope { call, tool, .. } = envelope;
-    if tool.limits.rate_limits.is_empty() {
+    if limits.is_empty() {
         return Ok((Duration::ZERO, RefundOnDrop(None)));
     }
     let subject = Subject { tenant: &call.tenant, thread: call.thread.as_ref(), caller: &call.caller };
     let now = services.clock.instant();
-    let Reservation { wait, permit } =
-        tool.runtime.limiter.reserve(&tool.limits.rate_limits, subject, now).map_err(|excess| {
-            tool.runtime.meter.record_rate_limited();
-            rate_limited(envelope, &excess)
-        })?;
+    let Reservation { wait, permit } = tool.runtime.limiter.reserve(limits, subject, now).map_err(|excess| {
+        tool.runtime.meter.record_rate_limited();
+        rate_limited(envelope, &excess)
+    })?;
     if !wait.is_zero() {
         tool.runtime.meter.record_rate_limited();
     }
-    Ok((wait, RefundOnDrop(Some(HeldPermit { runtime: tool.runtime.clone(), permit, taken_at: Some(now) }))))
+    Ok((wait, RefundOnDrop(Some(HeldPermit::Local { runtime: tool.runtime.clone(), permit, taken_at: Some(now) }))))
 }
 
 /// A slot, or a position in the wait queue.

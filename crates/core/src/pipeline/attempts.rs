@@ -90,6 +90,10 @@ impl Executing {
         Self { context, slot, probe_guard, record }
     }
 
+    pub(super) fn context(&self) -> &CallContext {
+        &self.context
+    }
+
     /// The next stage's value, with the tool's result.
     pub(super) fn done(self, result: Result<Reply, ToolError>) -> Done {
         let Self { context, probe_guard, record, .. } = self;

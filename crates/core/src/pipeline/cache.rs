@@ -53,7 +53,7 @@ async fn serve_cached(engine: &Engine, envelope: CallEnvelope, cached: &CachedRe
     let meter = &done.context.envelope().tool.runtime.meter;
     meter.record_cache_hit();
     meter.record_end(duration, outcome.error_kind());
-    if let Some(records) = &engine.batched_records {
+    if let Some(records) = engine.records_of(&outcome) {
         records.add(Box::new(EndedCall::new(done.context, &outcome))).await;
     }
     outcome

@@ -78,7 +78,7 @@ pub(super) fn close<'a>(engine: &'a Engine, done: Done, ticket: &'a Ticket<'_>) 
     let leaves_evidence = outcome.is_success() && envelope.evidence_demand != EvidenceDemand::None;
     if record.is_none() && drafts.list.iter().all(|draft| draft.text.is_none()) && !leaves_evidence {
         count_end(engine, envelope, &outcome);
-        if let Some(records) = &engine.batched_records
+        if let Some(records) = engine.records_of(&outcome)
             && let Err(ended) = records.try_add(EndedCall::new(context, &outcome))
         {
             return Closing::Committing(Box::pin(async move {
@@ -147,7 +147,7 @@ async fn commit_end(
         services.state.clean_up_after_call(&envelope.call.tenant, &draft.context, &envelope.tool.state).await;
     }
     count_end(engine, envelope, &outcome);
-    if let (false, Some(records)) = (recorded, &engine.batched_records) {
+    if let (false, Some(records)) = (recorded, engine.records_of(&outcome)) {
         records.add(Box::new(EndedCall::new(context, &outcome))).await;
     }
     Box::new(CloseResult::Closed(outcome))

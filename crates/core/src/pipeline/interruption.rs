@@ -70,7 +70,10 @@ pub(crate) fn interrupted_outcome(open: &OpenCall, reason: &str, now: Timestamp)
     let record = &open.record;
     let opening = record.opening.as_deref();
     let harmless = open.is_waiting() || opening.is_some_and(|opening| opening.read_only);
-    let error = CallError::new(ErrorKind::Interrupted).operator(reason);
+    let mut error = CallError::new(ErrorKind::Interrupted).operator(reason);
+    if harmless {
+        error = error.model("The call was interrupted and had no effect. It can be repeated.");
+    }
     Outcome {
         id: record.id,
         tool: record.tool.as_str().into(),

@@ -9,8 +9,9 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
+    batched_records::{BatchedRecords, EndedCall},
     call::{Call, CallHead},
-    execution::Tool,
+    execution::{CallContext, Tool},
     registry::Registry,
     services::Services,
 };
@@ -37,6 +38,8 @@ pub(super) struct Ticket<'a> {
     approval: Option<ApprovalId>,
     /// Finds the tool's meter, to count a call that was dropped.
     registry: Option<&'a Registry>,
+    /// While the tool of a plain call runs: the context for its record, should the call be dropped.
+    unrecorded: Option<(&'a BatchedRecords, CallContext)>,
 }
 
 impl<'a> Ticket<'a> {
@@ -52,6 +55,7 @@ impl<'a> Ticket<'a> {
             counted: false,
             approval: None,
             registry: None,
+            unrecorded: None,
         }
     }
 
@@ -76,9 +80,17 @@ impl<'a> Ticket<'a> {
         self.registry = Some(registry);
     }
 
-    /// The close stage counts the call, even if the caller is dropped from here on.
+    /// Keeps the context of a call that is about to run in its caller's task, so that it is recorded if the caller drops it.
+    pub(super) fn record_if_dropped(&mut self, records: Option<&'a BatchedRecords>, context: &CallContext) {
+        if self.in_place {
+            self.unrecorded = records.map(|records| (records, context.clone()));
+        }
+    }
+
+    /// The close stage counts and records the call, even if the caller is dropped from here on.
     pub(super) fn mark_counted(&mut self) {
         self.counted = true;
+        self.unrecorded = None;
     }
 
     /// Counts an end that no stage has counted.
@@ -201,7 +213,11 @@ impl Drop for Ticket<'_> {
                 runtime_stopped_error()
             };
             self.count_end(error.kind);
-            super::report::emit_outcome(self, &self.refused_outcome(error));
+            let outcome = self.refused_outcome(error);
+            super::report::emit_outcome(self, &outcome);
+            if let Some((records, context)) = self.unrecorded.take().filter(|(records, _)| records.accepts(&outcome)) {
+                records.add_now(EndedCall::new(context, &outcome));
+            }
         }
         // `mark_running` and `mark_resumed` set the registry and count the call in its thread.
         if let (Some(_), Some(thread)) = (self.registry, &self.head.thread) {

@@ -83,10 +83,14 @@ impl Tools {
     /// The tools of a toolset, sorted by name.
     #[must_use]
     pub fn list_toolset(&self, toolset: &Toolset) -> Vec<Arc<Tool>> {
-        let of_toolset = self.listed().filter(|tool| toolset.contains(&tool.definition.name));
-        let mut tools: Vec<_> = of_toolset.cloned().collect();
+        let mut tools: Vec<_> = self.of_toolset(toolset).cloned().collect();
         tools.sort_unstable_by(|a, b| a.definition.name.cmp(&b.definition.name));
         tools
+    }
+
+    /// The tools of a toolset, in no order.
+    pub(crate) fn of_toolset(&self, toolset: &Toolset) -> impl Iterator<Item = &Arc<Tool>> {
+        self.listed().filter(|tool| toolset.contains(&tool.definition.name))
     }
 
     /// Names of tools similar to an unknown one, the closest first.

@@ -3,11 +3,12 @@
 //! In: records with their row versions, from writes and reloads. Out: the newest version of each, the last emitted
 //! status, and the time of the next recheck. Does not read the store.
 
-use std::collections::HashMap;
-
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use toolhub_storage::backend::{Partition, PartitionKind, RowKey, RowVersion, Table};
@@ -68,11 +69,21 @@ pub(crate) struct StatusCache {
     records: Sharded<HashMap<StatusKey, Record>>,
     /// Number of records. Every call reads it, without a lock.
     len: AtomicUsize,
+    /// Number of records of each tool that has one. Changed while the shard of the record is locked.
+    by_tool: Mutex<Arc<HashMap<ToolName, usize>>>,
+    /// The number of changes of records so far.
+    changes: AtomicU64,
 }
+
+/// A point in the order of the cache's changes, from before a request to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CacheTime(u64);
 
 struct Record {
     facts: Arc<StatusRecord>,
     row_version: Option<RowVersion>,
+    /// The number of its last change.
+    changed_at: u64,
     /// The status emitted last.
     last_emitted: ToolStatus,
     /// When the status changes with time and must be rechecked, by a timer or by the first read of the record.
@@ -108,6 +119,15 @@ impl StatusCache {
         Some((record.facts.clone(), due))
     }
 
+    /// The number of records of each tool that has one, shared or of a thread.
+    pub(crate) fn count_by_tool(&self) -> Arc<HashMap<ToolName, usize>> {
+        self.lock_by_tool().clone()
+    }
+
+    fn lock_by_tool(&self) -> MutexGuard<'_, Arc<HashMap<ToolName, usize>>> {
+        self.by_tool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The keys of all records.
     pub(crate) fn keys(&self) -> Vec<StatusKey> {
         self.records.shards().flat_map(|shard| shard.keys().cloned().collect::<Vec<_>>()).collect()
@@ -129,23 +149,55 @@ impl StatusCache {
         counts
     }
 
-    /// Inserts a record, unless the cached one is newer.
-    pub(crate) fn put(&self, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion) {
+    /// The time before a request to the store, whose result is put afterwards.
+    pub(crate) fn time(&self) -> CacheTime {
+        CacheTime(self.changes.load(Ordering::Acquire))
+    }
+
+    /// Inserts a record that a request to the store has returned, unless the cached one is newer.
+    pub(crate) fn put(&self, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion, requested: CacheTime) {
         let mut records = self.records.shard(&key);
+        let tool = key.tool.clone();
         let record = records.entry(key).or_insert_with(|| {
             self.len.fetch_add(1, Ordering::Release);
-            Record { facts: facts.clone(), row_version: None, last_emitted: ToolStatus::Available, recheck_at: None }
+            *Arc::make_mut(&mut self.lock_by_tool()).entry(tool).or_default() += 1;
+            let last_emitted = ToolStatus::Available;
+            Record { facts: facts.clone(), row_version: None, changed_at: 0, last_emitted, recheck_at: None }
         });
-        // Versions only increase: a row is deleted only with its thread, and then the cached record is removed too.
-        if record.row_version.is_none_or(|cached| cached.number < row_version.number) {
+        // A row that was removed and recreated starts with version 1: then its number is lower, and it was read after the cached
+        // record was put.
+        let is_newer = record.row_version.is_none_or(|cached| {
+            cached.number < row_version.number || (cached != row_version && record.changed_at <= requested.0)
+        });
+        if is_newer {
             (record.facts, record.row_version) = (facts, Some(row_version));
+            record.changed_at = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
         }
+    }
+
+    /// The keys of the records that have not changed since this time.
+    pub(crate) fn unchanged_since(&self, time: CacheTime) -> Vec<StatusKey> {
+        let unchanged = self.records.shards().flat_map(|shard| {
+            let records = shard.iter().filter(|(_, record)| record.changed_at <= time.0);
+            records.map(|(key, _)| key.clone()).collect::<Vec<_>>()
+        });
+        unchanged.collect()
     }
 
     /// Removes the record of a deleted thread. Its row is deleted too, so a later one starts with version 1.
     pub(crate) fn forget(&self, key: &StatusKey) {
-        if self.records.shard(key).remove(key).is_some() {
-            self.len.fetch_sub(1, Ordering::Release);
+        let mut records = self.records.shard(key);
+        if records.remove(key).is_none() {
+            return;
+        }
+        self.len.fetch_sub(1, Ordering::Release);
+        let mut by_tool = self.lock_by_tool();
+        let by_tool = Arc::make_mut(&mut by_tool);
+        if let Some(count) = by_tool.get_mut(&key.tool) {
+            *count -= 1;
+            if *count == 0 {
+                by_tool.remove(&key.tool);
+            }
         }
     }
 
@@ -168,5 +220,30 @@ impl StatusCache {
         let record = records.get_mut(key)?;
         let before = std::mem::replace(&mut record.last_emitted, status);
         (before != status).then_some(before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(number: u64, stamp: u64) -> RowVersion {
+        RowVersion { number, stamp }
+    }
+
+    #[test]
+    fn a_row_that_was_recreated_replaces_the_cached_one_and_a_late_answer_does_not() {
+        let (cache, key) = (StatusCache::default(), StatusKey::shared(&ToolName::new("look").unwrap()));
+        let cached = || cache.get(&key).and_then(|(_, version)| version).unwrap();
+        let early = cache.time();
+        cache.put(key.clone(), Arc::default(), version(7, 70), cache.time());
+        cache.put(key.clone(), Arc::default(), version(6, 60), early);
+        assert_eq!(cached(), version(7, 70), "version 6 was read before");
+        cache.put(key.clone(), Arc::default(), version(1, 80), cache.time());
+        assert_eq!(cached(), version(1, 80), "it was read after, so the row was recreated");
+        cache.put(key.clone(), Arc::default(), version(2, 90), early);
+        assert_eq!(cached(), version(2, 90));
+        assert_eq!(cache.unchanged_since(early), []);
+        assert_eq!(cache.unchanged_since(cache.time()), std::slice::from_ref(&key));
     }
 }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{StatusKey, Statuses};
+use super::{StatusKey, Statuses, status_cache::CacheTime};
 use crate::monitor::StatusChanges;
 use toolhub_storage::backend::RowVersion;
 use toolhub_types::{
@@ -30,8 +30,13 @@ impl Statuses {
     }
 
     /// Caches a record whose status an earlier process has emitted.
-    pub(super) fn insert_silently(self: &Arc<Self>, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion) {
-        self.cache.put(key.clone(), facts, row_version);
+    pub(super) fn insert_silently(
+        self: &Arc<Self>,
+        key: StatusKey,
+        (facts, row_version): (Arc<StatusRecord>, RowVersion),
+        requested: CacheTime,
+    ) {
+        self.cache.put(key.clone(), facts, row_version, requested);
         if let Some(facts) = self.facts(&key) {
             self.cache.set_emitted(&key, self.reading(&facts).status);
         }
@@ -39,8 +44,13 @@ impl Statuses {
     }
 
     /// Caches a record and emits its status if it changed.
-    pub(super) fn insert_and_emit(self: &Arc<Self>, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion) {
-        self.cache.put(key.clone(), facts, row_version);
+    pub(super) fn insert_and_emit(
+        self: &Arc<Self>,
+        key: StatusKey,
+        (facts, row_version): (Arc<StatusRecord>, RowVersion),
+        requested: CacheTime,
+    ) {
+        self.cache.put(key.clone(), facts, row_version, requested);
         self.emit_and_schedule(key);
         self.notify_changed();
     }

@@ -157,6 +157,24 @@ impl ThreadActivity {
         entry.unstored_calls += forgotten.unstored_calls;
     }
 
+    /// Records that another node has deleted a thread. Unless a call runs in it, it is forgotten.
+    pub(crate) fn mark_removed(&self, owner: &ThreadKey) {
+        let mut shard = self.threads.shard(owner);
+        match shard.get_mut(owner) {
+            Some(entry) if entry.running > 0 => entry.last_stored = None,
+            _ => drop(shard.remove(owner)),
+        }
+    }
+
+    /// The threads that this node knows to be in the store.
+    pub(crate) fn stored(&self) -> Vec<ThreadKey> {
+        let stored = |shard: &HashMap<ThreadKey, ThreadEntry>| {
+            let stored = shard.iter().filter(|(_, entry)| entry.last_stored.is_some());
+            stored.map(|(owner, _)| owner.clone()).collect::<Vec<_>>()
+        };
+        self.threads.shards().flat_map(|shard| stored(&shard)).collect()
+    }
+
     /// Removes the threads that are not in the store, unless a call runs in them or they were active after `unless_after`.
     pub(super) fn forget_unstored(&self, unless_after: Timestamp) {
         for mut shard in self.threads.shards() {

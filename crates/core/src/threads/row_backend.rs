@@ -15,9 +15,10 @@ use super::{
 };
 use toolhub_state::ThreadRows;
 use toolhub_storage::backend::{
-    Backend, Batch, Change, Expect, Page, Partition, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher,
+    Backend, Batch, Change, Expect, LossReport, Page, Partition, Row, RowKey, Scan, SizeLimit, StoreError, Table,
+    Watcher,
 };
-use toolhub_storage::seal::SealKey;
+use toolhub_storage::{clock::Clock, seal::SealKey};
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
 
 /// Number of attempts to write a thread's row that other nodes write concurrently.
@@ -166,6 +167,22 @@ impl Backend for ThreadRowBackend {
 
     fn damage(&self) -> Option<String> {
         self.store.damage()
+    }
+
+    fn losses(&self, seen: usize) -> Vec<LossReport> {
+        self.store.losses(seen)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.store.warnings()
+    }
+
+    fn memory_pressure(&self) -> Option<f64> {
+        self.store.memory_pressure()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.store.clock()
     }
 
     fn is_write_behind(&self) -> bool {

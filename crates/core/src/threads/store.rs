@@ -17,6 +17,7 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 use super::{
     ThreadActivity,
     activity::{FORGET_AFTER, FlushScope, ThreadEntry},
+    own_removals::OwnRemovals,
     record::{Record, merge_activity, read, row_key},
 };
 use toolhub_storage::{
@@ -83,11 +84,13 @@ pub(crate) struct ThreadStore {
     clock: Arc<dyn Clock>,
     /// Serializes flushes and deletions: a flush must not write the row of a thread that is being deleted.
     write_lock: AsyncMutex<()>,
+    /// The threads that this node is deleting.
+    pub(crate) own_removals: OwnRemovals,
 }
 
 impl ThreadStore {
     pub(crate) fn new(activity: Arc<ThreadActivity>, store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
-        Self { activity, store, clock, write_lock: AsyncMutex::default() }
+        Self { activity, store, clock, write_lock: AsyncMutex::default(), own_removals: OwnRemovals::default() }
     }
 
     /// A thread, if it exists.

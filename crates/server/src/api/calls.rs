@@ -199,7 +199,7 @@ async fn cancel(
         _ => {
             return Err(Problem::new(
                 Code::CONFLICT,
-                format!("`{id}` runs on another node; send the request to that node"),
+                format!("`{id}` is open but does not run: its outcome is not stored yet, or it goes on later"),
             ));
         }
     }

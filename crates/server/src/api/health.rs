@@ -1,6 +1,6 @@
 //! Liveness, readiness, and the metrics page.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use axum::{
     extract::State,
@@ -10,7 +10,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
-    SourceConnection,
+    NodeState, SourceConnection,
     backend::{Partition, PartitionKind, RowKey, Table},
     clock::SystemClock,
     ids::Tenant,
@@ -69,7 +69,10 @@ async fn readyz(
     let mut store_errors: Vec<String> = app.store().write_error().into_iter().chain(app.hub().store_errors()).collect();
     // The server's store is usually the hub's.
     store_errors.dedup();
-    let is_store_ready = store_errors.is_empty() && is_store_readable(&app).await;
+    let is_readable = is_store_readable(&app).await;
+    // All nodes of a shared store lose it together; a balancer that took them all out of service would not help.
+    let is_away = !is_readable && !app.store().is_exclusive();
+    let is_store_ready = store_errors.is_empty() && (is_readable || is_away);
     let checks = [("listener", !app.stopping().is_cancelled()), ("store", is_store_ready)];
     let ready = checks.iter().all(|(_, passed)| *passed);
     let mut text = String::new();
@@ -77,14 +80,29 @@ async fn readyz(
         for (name, passed) in checks {
             text += &format!("[{}]{name} {}\n", if passed { '+' } else { '-' }, if passed { "ok" } else { "failed" });
         }
+        if is_away {
+            text +=
+                "[!]store degraded: it does not answer; only plain read-only calls, statuses and rate limits go on\n";
+        }
         for error in store_errors {
             text += &format!("[-]store cannot write: {error}\n");
         }
-        for damage in app.store_damage() {
-            text += &format!("[!]store degraded: {damage}; restore the last backup: toolhub restore FILE\n");
+        // Backups of Redis are its own.
+        let remedy = if app.store().name() == "redis" { "" } else { "; restore the last backup: toolhub restore FILE" };
+        text += &describe_nodes(&app).await;
+        if has_no_common_secret(&app) {
+            text += "[!]store degraded: nodes cannot read each other's secrets and forms; set `store.redis.seal_secret` on each\n";
         }
-        // Calls go on in the time from before the jump.
-        if let Some(jump) = SystemClock.jump() {
+        for damage in app.store_damage() {
+            text += &format!("[!]store degraded: {damage}{remedy}\n");
+        }
+        for warning in app.store_warnings() {
+            text += &format!("[!]store warning: {warning}\n");
+        }
+        // Calls go on in the time from before the jump. A hub on the clock of its store does not notice it.
+        if app.store().clock().is_none()
+            && let Some(jump) = SystemClock.jump()
+        {
             let seconds = jump.millis / 1000;
             text += &format!(
                 "[!]clock jumped by {seconds} s; the time from before goes on until {} or `toolhub clock accept`\n",
@@ -114,6 +132,31 @@ async fn readyz(
     text += if ready { "ok\n" } else { "not ready\n" };
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, text).into_response()
+}
+
+/// The nodes of a store that may have several.
+async fn describe_nodes(app: &App) -> String {
+    if app.hub().has_exclusive_store() {
+        return String::new();
+    }
+    let Ok(Ok(nodes)) = tokio::time::timeout(STORE_TIMEOUT, app.hub().nodes()).await else {
+        return "[!]nodes unknown: the store does not answer\n".into();
+    };
+    let (alive, dead): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.state == NodeState::Alive);
+    let configs: BTreeSet<_> = alive.iter().filter_map(|node| node.config_digest.as_ref()).collect();
+    let mut text = format!("[+]nodes {} alive\n", alive.len());
+    for node in dead {
+        text += &format!("[!]node {} dead\n", node.name);
+    }
+    if configs.len() > 1 {
+        text += "[!]nodes degraded: they were started with different configs; see `toolhub nodes`\n";
+    }
+    text
+}
+
+/// Whether other nodes may use the store, and nothing lets them open what this one has sealed.
+fn has_no_common_secret(app: &App) -> bool {
+    !app.store().is_exclusive() && app.store().seal_key().is_none()
 }
 
 async fn is_store_readable(app: &App) -> bool {

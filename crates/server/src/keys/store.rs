@@ -1,7 +1,10 @@
 //! Keys created through the API: rows in the store, cached in memory as a whole.
 //!
 //! In: a key to add or to remove. Out: the current keys. Changes by other nodes arrive through a watch; changes made
-//! here are in the cache before the request is answered. An unreadable row authenticates no request and is logged.
+//! here are in the cache before the request is answered. An unreadable row authenticates no request and is logged. If the store does
+//! not answer, keys are believed for a minute more.
+
+mod contact;
 
 use std::{
     collections::HashMap,
@@ -17,14 +20,15 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolhub_core::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowVersion, Scan, Scope as ScanScope,
-        StoreError, Table, Watcher, Write, rewatch,
+        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, Scan,
+        Scope as ScanScope, StoreError, Table, Watcher, Write, rewatch,
     },
-    clock::{Clock, SystemClock, Timestamp},
+    clock::{Clock, Timestamp},
     ids::{Caller, Tenant},
     tasks,
 };
 
+use self::contact::Contact;
 use super::{KeyEntry, encoding};
 use crate::scope::Scope;
 
@@ -60,7 +64,9 @@ pub(crate) struct StoredKey {
 /// All keys of the store.
 pub(crate) struct KeyStore {
     store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
     keys: ArcSwap<HashMap<SmolStr, Arc<StoredKey>>>,
+    contact: Contact,
     /// Serialises reloads, so that an older result never replaces a newer one.
     reload_lock: Mutex<()>,
     /// Stops the watch when the key store is dropped.
@@ -68,8 +74,15 @@ pub(crate) struct KeyStore {
 }
 
 impl KeyStore {
-    pub(crate) fn new(store: Arc<dyn Backend>) -> Arc<Self> {
-        Arc::new(Self { store, keys: ArcSwap::default(), reload_lock: Mutex::default(), watch_guard: OnceCell::new() })
+    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            clock,
+            keys: ArcSwap::default(),
+            contact: Contact::default(),
+            reload_lock: Mutex::default(),
+            watch_guard: OnceCell::new(),
+        })
     }
 
     /// Loads the keys on first use and watches them from then on.
@@ -97,6 +110,38 @@ impl KeyStore {
         self.keys.load().is_empty()
     }
 
+    /// The key with this id, to authenticate a request.
+    ///
+    /// # Errors
+    /// When the store has not answered for a minute: the key may have been revoked. Also for a key that is not known while keys that have
+    /// changed cannot be read.
+    pub(crate) async fn find(self: &Arc<Self>, id: &str) -> Result<Option<Arc<StoredKey>>, StoreError> {
+        let Some(stored) = self.get(id) else { return self.contact.check_complete().map(|()| None) };
+        if self.contact.is_recent() {
+            return Ok(Some(stored));
+        }
+        if self.contact.is_believable() {
+            if !self.contact.is_asking() {
+                let (key_store, id) = (self.clone(), stored.record.id.clone());
+                tokio::spawn(async move { key_store.contact.renew(key_store.check(&id)).await });
+            }
+            return Ok(Some(stored));
+        }
+        self.contact.renew(self.check(&stored.record.id)).await?;
+        Ok(self.get(id))
+    }
+
+    /// Reads the row of a key; all of them if it was changed or removed by another node and the watch has not said so.
+    async fn check(&self, id: &SmolStr) -> Result<(), StoreError> {
+        let Some(stored) = self.get(id) else { return self.reload().await };
+        let key = RowKey { partition: partition(&stored.record.tenant), table: Table::Keys, id: id.clone() };
+        let row = self.store.load(&[key], self.clock.now()).await?.pop().flatten();
+        match row {
+            Some(row) if row.version == stored.version => Ok(()),
+            _ => self.reload().await,
+        }
+    }
+
     /// The key with this id.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<StoredKey>> {
         self.keys.load().get(id).cloned()
@@ -120,7 +165,7 @@ impl KeyStore {
         let Some(stored) = self.get(id) else { return Ok(false) };
         let (durability, expect) = (Durability::PowerSafe, Expect::Any);
         let write = Write { table: Table::Keys, id: id.into(), expect, change: Change::Remove, durability };
-        self.store.commit(Batch::new(partition(&stored.record.tenant)).with(write), SystemClock.now()).await?;
+        self.store.commit(Batch::new(partition(&stored.record.tenant)).with(write), self.clock.now()).await?;
         self.reload().await?;
         Ok(true)
     }
@@ -145,7 +190,7 @@ impl KeyStore {
         let change = Change::Put { value: value.into(), schema: SCHEMA_VERSION, expires: None };
         let durability = Durability::PowerSafe;
         let write = Write { table: Table::Keys, id: record.id.clone(), expect, change, durability };
-        self.store.commit(Batch::new(partition(&record.tenant)).with(write), SystemClock.now()).await.map(drop)
+        self.store.commit(Batch::new(partition(&record.tenant)).with(write), self.clock.now()).await.map(drop)
     }
 
     async fn reload(&self) -> Result<(), StoreError> {
@@ -153,7 +198,7 @@ impl KeyStore {
         let mut keys = HashMap::new();
         let mut scan = Scan::new(Table::Keys, ScanScope::All).limit(500);
         loop {
-            let page = self.store.scan(scan.clone(), SystemClock.now()).await?;
+            let page = self.store.scan(scan.clone(), self.clock.now()).await?;
             for (key, row) in page.rows {
                 let previous = self.get(&key.id);
                 match StoredKey::of(&row.value, row.schema, row.version, previous.as_deref()) {
@@ -167,6 +212,7 @@ impl KeyStore {
             }
         }
         self.keys.store(Arc::new(keys));
+        self.contact.reloaded();
         Ok(())
     }
 }
@@ -209,7 +255,10 @@ async fn watch(key_store: Weak<KeyStore>, mut changes: Watcher, stop: Cancellati
             let Some(key_store) = key_store.upgrade() else { return };
             match key_store.reload().await {
                 Ok(()) => break,
-                Err(error) => tracing::warn!(%error, "reload of the API keys failed; retrying"),
+                Err(error) => {
+                    key_store.contact.reload_failed();
+                    tracing::warn!(%error, "reload of the API keys failed; retrying");
+                }
             }
             drop(key_store);
             tokio::time::sleep(RETRY_DELAY).await;

@@ -131,7 +131,7 @@ impl ApprovalForms {
             Err(ApprovalError::Store(error)) => return Err(error),
             Err(error) => return Ok(Decision::Undecided(error.to_string())),
         };
-        self.audit.record(request.audit_entry("approval.answer", id)).await;
+        self.audit.record(request.audit_entry("approval.answer", id, self.hub.now())).await;
         Ok(decision)
     }
 

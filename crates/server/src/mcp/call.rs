@@ -11,14 +11,13 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use rmcp::{
-    ErrorData, RoleServer,
-    model::{CallToolRequestParams, CallToolResponse, InputRequests, InputRequiredResult, ProtocolVersion},
-    service::RequestContext,
+    ErrorData,
+    model::{CallToolRequestParams, CallToolResponse, InputRequests, InputRequiredResult},
 };
 use serde_json::{Map, Value};
 use toolhub_core::{
-    Approval, ApprovalState, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, Outcome,
-    Sealer, ToolHub, TraceContext, backend::StoreError, ids::ApprovalId,
+    ApprovalState, CallError, CallHandle, CallRequest, CancellationToken, ErrorKind, InputHandler, Outcome, Sealer,
+    ToolHub, TraceContext, backend::StoreError, ids::ApprovalId,
 };
 
 use client_call::ClientCall;
@@ -30,7 +29,7 @@ use super::{
     approvals::{self, ApprovalForms, Decision, FORM_KEY},
     input::{ClientInput, MissingInput, accepted_kinds, to_result},
     interactive_calls::{CallStep, InteractiveCall, ResumeKey, SuspendedCalls},
-    request::McpRequest,
+    request::{ClientChannel, McpContext},
     result,
     search::{self, SearchCall},
     tool_list::ToolList,
@@ -39,7 +38,7 @@ use super::{
 use crate::settings::{McpApproval, McpMode};
 
 /// `_meta` key of the idempotency key of a call.
-const IDEMPOTENCY_META: &str = "dev.toolhub/idempotencyKey";
+pub(super) const IDEMPOTENCY_META: &str = "dev.toolhub/idempotencyKey";
 
 /// How often the user of a client is asked to approve one call, which others may have decided meanwhile.
 const MAX_FORMS: usize = 3;
@@ -63,23 +62,24 @@ impl Calls {
     pub(super) async fn run(
         &self,
         mut params: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
+        context: &McpContext,
     ) -> Result<CallToolResponse, ErrorData> {
-        let request = McpRequest::of(&context)?;
+        let request = &*context.request;
         if request.mode == McpMode::Search {
-            let thread = named_thread(&request, &context.meta)?;
-            match search::call(params, &self.tools, &request, thread.as_ref()).await? {
+            let thread = named_thread(context)?;
+            match Box::pin(search::call(params, &self.tools, request, thread.as_ref())).await? {
                 SearchCall::Answered(result) => return Ok(CallToolResponse::Complete(result)),
                 SearchCall::CallOf(named) => params = named,
             }
         }
         let found = self.hub.get(&params.name).filter(|_| request.toolset.contains(&params.name));
         let Some(tool) = found else {
-            let visible = self.tools.visible(&request, named_thread(&request, &context.meta)?.as_ref()).await?;
+            let thread = named_thread(context)?;
+            let visible = Box::pin(self.tools.visible(request, thread.as_ref())).await?;
             return Err(ErrorData::invalid_params(visible.no_tool(&params.name), None));
         };
         let mut arguments = params.arguments.take().unwrap_or_default();
-        let mut thread = named_thread(&request, &context.meta)?;
+        let mut thread = named_thread(context)?;
         if thread.is_none() && takes_thread_argument(&tool) {
             thread = match take_thread_argument(&mut arguments) {
                 Ok(thread) => thread,
@@ -88,16 +88,16 @@ impl Calls {
                 }
             };
         }
-        let accepted = accepted_kinds(context.client_capabilities().as_ref());
+        let accepted = accepted_kinds(&context.capabilities);
         let arguments = Value::Object(arguments);
         let mut call = ClientCall {
             is_minted: thread.is_none(),
-            may_ask: self.forms.may_ask(&request, &accepted) && approvals::shown(&arguments).is_some(),
-            may_be_task: is_modern(&context) && context.client_capabilities().is_some_and(|it| it.supports_tasks()),
+            may_ask: self.forms.may_ask(request, &accepted) && approvals::shown(&arguments).is_some(),
+            may_be_task: context.is_modern && context.capabilities.supports_tasks(),
             arguments,
-            request: &request,
+            request,
             tool: &tool,
-            context: &context,
+            context,
             thread,
             accepted,
             early_answers: Map::new(),
@@ -107,16 +107,16 @@ impl Calls {
         match params.request_state {
             Some(state) if Sealer::is_token(&state) => {
                 let form = answers.get(FORM_KEY).cloned().unwrap_or_default();
-                match self.decide_sealed(&state, &mut call, &form).await? {
+                match Box::pin(self.decide_sealed(&state, &mut call, &form)).await? {
                     Decision::Decided => self.make(&mut call).await,
-                    Decision::Undecided(reason) => self.make_without_form(&mut call, &reason).await,
+                    Decision::Undecided(reason) => Box::pin(self.make_without_form(&mut call, &reason)).await,
                     Decision::TooLate => Err(start_again("this call was decided before")),
                 }
             }
             Some(state) => {
                 let mut running = self.resume(&state, &call.resume_key())?;
                 running.answer(answers.into_iter().collect());
-                match self.drive(running, &call).await? {
+                match Box::pin(self.drive(running, &call)).await? {
                     CallProgress::Ended(outcome) => call.result(&outcome),
                     CallProgress::Suspended(result) => Ok(result),
                 }
@@ -135,47 +135,57 @@ impl Calls {
                 CallProgress::Ended(outcome) => outcome,
                 CallProgress::Suspended(result) => return Ok(result),
             };
-            if round > MAX_FORMS {
-                return call.result(&outcome);
-            }
-            let Some(approval) = self.required_approval(call, &outcome).await? else {
+            let Some(approval) = needs_approval(&outcome).filter(|_| call.may_ask && round <= MAX_FORMS) else {
                 return call.result(&outcome);
             };
-            // Decided since: the same call made again uses the decision, or asks again.
-            if approval.state != ApprovalState::Pending {
-                continue;
-            }
-            let Some(form) = self.forms.form(&approval, call.tool) else {
-                return call.result(&outcome);
-            };
-            if is_modern(call.context) {
-                let state = self.forms.seal(&approval, &call.binding());
-                let (requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
-                return Ok(CallToolResponse::InputRequired(InputRequiredResult::new(Some(requests), Some(state))));
-            }
-            call.own_approval = Some(self.hub.reserve_approval(approval.id));
-            let input = ClientInput { client: call.context.peer.clone(), accepted: call.accepted.clone() };
-            let time_left = approval.expires_at.since(self.hub.now());
-            let answer = tokio::select! {
-                answer = tokio::time::timeout(time_left, input.answer(form)) => answer.ok().flatten().unwrap_or_default(),
-                () = self.stopping.cancelled() => return call.undecided(&outcome, "The server is stopping."),
-                () = call.context.ct.cancelled() => {
-                    self.withdraw(call).await?;
-                    return Err(cancelled());
-                }
-            };
-            match self.forms.decide(approval.id, &answer, call.request).await.map_err(store_fault)? {
-                Decision::Decided => {}
-                // A decision of another person does not overrule the refusal of this one.
-                Decision::TooLate if !approvals::allows(&answer) => {
-                    return call.undecided(&outcome, "The user did not allow this call.");
-                }
-                // The same call made again uses the decision.
-                Decision::TooLate => {}
-                Decision::Undecided(reason) => return self.make_without_form(call, &reason).await,
+            if let Some(result) = Box::pin(self.ask_for_approval(approval, call, &outcome)).await? {
+                return Ok(result);
             }
         }
         Err(cancelled())
+    }
+
+    /// Asks the user of a call to approve it. Returns the answer to the request, or nothing if the call is to be made again, which
+    /// then uses the decision.
+    async fn ask_for_approval(
+        &self,
+        approval: ApprovalId,
+        call: &mut ClientCall<'_>,
+        outcome: &Outcome,
+    ) -> Result<Option<CallToolResponse>, ErrorData> {
+        let found = self.hub.approval(&call.request.principal.tenant, approval).await.map_err(store_fault)?;
+        let Some(approval) = found else { return call.result(outcome).map(Some) };
+        if approval.state != ApprovalState::Pending {
+            return Ok(None);
+        }
+        let Some(form) = self.forms.form(&approval, call.tool) else {
+            return call.result(outcome).map(Some);
+        };
+        if call.context.is_modern {
+            let state = self.forms.seal(&approval, &call.binding());
+            let (requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
+            return Ok(Some(CallToolResponse::InputRequired(InputRequiredResult::new(Some(requests), Some(state)))));
+        }
+        call.own_approval = Some(self.hub.reserve_approval(approval.id));
+        let input = ClientInput { client: call.context.client.clone(), accepted: call.accepted.clone() };
+        let time_left = approval.expires_at.since(self.hub.now());
+        let answer = tokio::select! {
+            answer = tokio::time::timeout(time_left, input.answer(form)) => answer.ok().flatten().unwrap_or_default(),
+            () = self.stopping.cancelled() => return call.undecided(outcome, "The server is stopping.").map(Some),
+            () = call.context.cancelled.cancelled() => {
+                self.withdraw(call).await?;
+                return Err(cancelled());
+            }
+        };
+        match self.forms.decide(approval.id, &answer, call.request).await.map_err(store_fault)? {
+            Decision::Decided => Ok(None),
+            // A decision of another person does not overrule the refusal of this one.
+            Decision::TooLate if !approvals::allows(&answer) => {
+                call.undecided(outcome, "The user did not allow this call.").map(Some)
+            }
+            Decision::TooLate => Ok(None),
+            Decision::Undecided(reason) => self.make_without_form(call, &reason).await.map(Some),
+        }
     }
 
     /// Makes a call whose user has closed the form: the result links an approval that identical calls share.
@@ -201,31 +211,33 @@ impl Calls {
         let context = call.context;
         let request = self.build(call)?;
         if call.may_be_task {
-            return self.make_task(request, call).await;
+            return Box::pin(self.make_task(request, call)).await;
         }
-        if is_modern(context) && !call.accepted.is_empty() {
+        if context.is_modern && !call.accepted.is_empty() {
             // Not cancelled with the request, which ends when the call asks its caller.
-            let running = InteractiveCall::start(request, call.accepted.clone());
-            return self.drive(running.answered_before(call.early_answers.clone()), call).await;
+            let running = InteractiveCall::start(request, call.accepted.clone(), self.hub.clock());
+            return Box::pin(self.drive(running.answered_before(call.early_answers.clone()), call)).await;
         }
         let is_keyed = context.meta.contains_key(IDEMPOTENCY_META);
-        let request = if is_keyed { request } else { request.cancel_on(&context.ct) };
-        let mut notifier = notifier(call.request, context);
+        let request = match &context.client {
+            // The request is dropped with its connection, which cancels its call.
+            ClientChannel::None => request,
+            _ if is_keyed => request,
+            _ => request.cancel_on(&context.cancelled),
+        };
+        let mut notifier = notifier(context);
         let missing = Arc::<MissingInput>::default();
-        let outcome = if call.accepted.is_empty() && notifier.is_silent() {
-            request.input(missing.clone()).await
-        } else {
-            let input = ClientInput { client: context.peer.clone(), accepted: call.accepted.clone() };
-            follow(request.input(Arc::new(input)).start(), &mut notifier).await
+        let input: Arc<dyn InputHandler> = match call.accepted.is_empty() {
+            true => missing.clone(),
+            false => Arc::new(ClientInput { client: context.client.clone(), accepted: call.accepted.clone() }),
+        };
+        let request = request.input(input);
+        let outcome = match notifier.is_silent() {
+            true => request.await,
+            false => Box::pin(follow(request.start(), &mut notifier)).await,
         };
         check_capabilities(&outcome, &missing, context)?;
         Ok(CallProgress::Ended(Box::new(outcome)))
-    }
-
-    /// The approval that a call needs, if its user may be asked.
-    async fn required_approval(&self, call: &ClientCall<'_>, outcome: &Outcome) -> Result<Option<Approval>, ErrorData> {
-        let Some(id) = needs_approval(outcome).filter(|_| call.may_ask) else { return Ok(None) };
-        self.hub.approval(&call.request.principal.tenant, id).await.map_err(store_fault)
     }
 
     /// Decides an approval by a form that was sent back with its state.
@@ -246,7 +258,7 @@ impl Calls {
 
     /// Follows a call until it ends, asks its caller, or becomes a task.
     async fn drive(&self, mut running: InteractiveCall, call: &ClientCall<'_>) -> Result<CallProgress, ErrorData> {
-        let mut notifier = notifier(call.request, call.context);
+        let mut notifier = notifier(call.context);
         let mut updates = Box::pin(running.handle().updates());
         let may_be_task = call.may_be_task && running.is_detached();
         let mut takes_long = std::pin::pin!(tokio::time::sleep(self.task_after));
@@ -260,7 +272,7 @@ impl Calls {
                 step = running.next() => step,
                 () = &mut takes_long, if may_be_task => return self.become_task(running, call).await,
                 // Dropping the call cancels it, unless it has an idempotency key.
-                () = call.context.ct.cancelled() => return Err(cancelled()),
+                () = call.context.cancelled.cancelled() => return Err(cancelled()),
             };
             let requests = match step {
                 CallStep::Ended(outcome) => {
@@ -339,9 +351,9 @@ enum CallProgress {
 pub(super) fn check_capabilities(
     outcome: &Outcome,
     missing: &MissingInput,
-    context: &RequestContext<RoleServer>,
+    context: &McpContext,
 ) -> Result<(), ErrorData> {
-    match missing.capabilities().filter(|_| outcome.error.is_some() && is_modern(context)) {
+    match missing.capabilities().filter(|_| outcome.error.is_some() && context.is_modern) {
         Some(required) => Err(ErrorData::missing_required_client_capability(required)),
         None => Ok(()),
     }
@@ -371,17 +383,12 @@ async fn follow(mut call: CallHandle, notifier: &mut UpdateNotifier) -> Outcome 
     }
 }
 
-/// Whether the request belongs to protocol version 2026-07-28 or a later one.
-pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
-}
-
 #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
-fn notifier(request: &McpRequest, context: &RequestContext<RoleServer>) -> UpdateNotifier {
-    let level = if is_modern(context) {
+fn notifier(context: &McpContext) -> UpdateNotifier {
+    let level = if context.is_modern {
         context.meta.log_level()
     } else {
-        request.session.as_ref().map(|session| session.log_level())
+        context.request.session.as_ref().map(|session| session.log_level())
     };
-    UpdateNotifier::new(context.peer.clone(), context.meta.get_progress_token(), level)
+    UpdateNotifier::new(context.client.clone(), context.meta.get_progress_token(), level)
 }

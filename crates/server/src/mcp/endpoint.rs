@@ -20,7 +20,8 @@ use rmcp::{
 use toolhub_core::{CancellationToken, ToolHub, backend::Backend, json::JsonLimits};
 
 use super::{
-    envelope::{Envelope, Refusal},
+    direct_call::{ModernCall, SessionCall},
+    envelope::{Envelope, Refusal, VERSION_HEADER, read_message},
     legacy::{Legacy, SESSION_HEADER, unknown_session},
     meters::EndpointMeters,
     request::McpRequest,
@@ -34,9 +35,6 @@ use crate::{
     scope::{Principal, Scope},
     settings::Settings,
 };
-
-/// The header with the protocol version.
-const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// Set on a response whose stream lasts as long as its client wants.
 #[derive(Debug, Clone)]
@@ -58,7 +56,8 @@ impl McpEndpoint {
         stopping: &CancellationToken,
     ) -> Self {
         let server = HubServer::new(hub, audit, settings, stopping);
-        let legacy = Legacy { server: server.clone(), sessions: Sessions::new(store, &settings.mcp, stopping) };
+        let legacy =
+            Legacy { server: server.clone(), sessions: Sessions::new(store, hub.clock(), &settings.mcp, stopping) };
         let config = StreamableHttpServerConfig::default()
             // The listener has checked both.
             .disable_allowed_hosts()
@@ -84,7 +83,7 @@ impl McpEndpoint {
     pub(crate) async fn serve(&self, parts: Parts, body: Bytes, request: McpRequest) -> Response {
         let served = match parts.method {
             Method::POST => self.post(parts, body, request).await,
-            Method::GET | Method::DELETE => self.session_request(&parts, request).await,
+            Method::GET | Method::DELETE => Box::pin(self.session_request(&parts, request)).await,
             // A HEAD request is routed like a GET.
             _ => Err(Rejection::Method { detail: "use POST, GET or DELETE".into(), allowed: "POST, GET, DELETE" }),
         };
@@ -102,22 +101,33 @@ impl McpEndpoint {
             envelope.check_subscriptions().map_err(|refusal| refusal.to(envelope.id.clone()))?;
         }
         let (id, listens) = (envelope.id.clone(), envelope.method.as_deref() == Some("subscriptions/listen"));
-        drop(envelope);
         if is_legacy {
             request.session = match parts.headers.get(SESSION_HEADER) {
                 Some(id) => Some(self.find_session(id, &request.principal).await?),
                 None => None,
             };
             let request = Arc::new(request);
+            let call = request.session.as_ref().and_then(|session| SessionCall::read(&envelope, session));
+            drop(envelope);
+            if let (Some(session), Some(call)) = (&request.session, call) {
+                return Ok(self.legacy.call(session, call, request.clone(), id).await);
+            }
             parts.extensions.insert(request.clone());
-            return Ok(self.legacy.post(parts, &body, &request, id).await);
+            return Ok(Box::pin(self.legacy.post(parts, &body, &request, id)).await);
         }
+        if let Some(call) = ModernCall::read(&envelope, &parts.headers, &self.legacy.server) {
+            drop(envelope);
+            return Ok(call.answer(Arc::new(request), &self.legacy.server).await);
+        }
+        drop(envelope);
+        read_message(&body).map_err(|refusal| refusal.to(id))?;
         // `rmcp` refuses clients that do not list both types; an answer is of one of them.
         parts.headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         // It compares the type as a text; the body was parsed.
         parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         parts.extensions.insert(Arc::new(request));
-        let mut response = self.modern.handle(Request::from_parts(parts, Full::new(body))).await.map(Body::new);
+        let handled = Box::pin(self.modern.handle(Request::from_parts(parts, Full::new(body)))).await;
+        let mut response = handled.map(Body::new);
         if listens {
             response.extensions_mut().insert(EndlessStream);
         }
@@ -157,7 +167,11 @@ impl McpEndpoint {
 
 /// Whether a message belongs to a protocol version before 2026-07-28.
 fn is_legacy(parts: &Parts, envelope: &Envelope<'_>) -> Result<bool, Rejection> {
-    let header = parts.headers.get(VERSION_HEADER).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let mut headers = parts.headers.get_all(VERSION_HEADER).iter();
+    let header = headers.next().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    if headers.next().is_some() {
+        return Err(Refusal::repeated_header("MCP-Protocol-Version").to(envelope.id.clone()).into());
+    }
     let is_known = |version: &str| ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version);
     match envelope.method.as_deref() {
         // A client that falls back to the legacy era names no version in `_meta`.

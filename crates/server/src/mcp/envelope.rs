@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use rmcp::model::{ErrorCode, ProtocolVersion};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ProtocolVersion};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, json, value::RawValue};
 use toolhub_core::json::{self, JsonLimits};
@@ -16,6 +16,8 @@ use toolhub_core::json::{self, JsonLimits};
 use super::resource_updates::MAX_SUBSCRIPTIONS;
 use crate::{json::Json, scope::Scope};
 
+/// The header with the protocol version.
+pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
 /// JSON-RPC: the message is not JSON.
 const PARSE_ERROR: i32 = -32700;
 /// JSON-RPC: the JSON is not a message.
@@ -33,7 +35,7 @@ pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]
     pub(super) method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
+    pub(super) params: Option<&'a RawValue>,
     #[serde(borrow, default)]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -189,6 +191,11 @@ impl Refusal {
         Self::bad(ErrorCode::HEADER_MISMATCH.0, format!("the header `{header}` does not match the message"))
     }
 
+    /// A header that has one value was sent more than once.
+    pub(super) fn repeated_header(header: &str) -> Self {
+        Self::bad(ErrorCode::HEADER_MISMATCH.0, format!("the header `{header}` was sent more than once"))
+    }
+
     /// The version is not one of those that are known.
     pub(super) fn unknown_version(requested: &str) -> Self {
         let supported: Vec<&str> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
@@ -216,6 +223,15 @@ impl IntoResponse for Refusal {
         }
         (self.status, Json(json!({"jsonrpc": "2.0", "id": self.id, "error": error}))).into_response()
     }
+}
+
+/// Parses a whole message whose [envelope](Envelope) was read.
+pub(super) fn read_message(body: &[u8]) -> Result<ClientJsonRpcMessage, Refusal> {
+    serde_json::from_slice(body).map_err(|_| match serde_json::from_slice::<Value>(body) {
+        // Half of a surrogate pair, or a number beyond every range: only those who need the value notice.
+        Err(error) => Refusal::bad(PARSE_ERROR, format!("the body is not JSON: {error}")),
+        Ok(_) => Refusal::bad_params("`params` does not fit the method; `_meta` in it must be an object"),
+    })
 }
 
 #[cfg(test)]

@@ -11,19 +11,20 @@ use std::{
 };
 
 use rmcp::{
-    Peer, RoleServer,
+    RoleServer,
     model::{ClientCapabilities, CustomRequest, InputRequest as McpInputRequest, InputRequests, ServerRequest},
     service::{PeerRequestOptions, RequestHandle},
 };
 use serde_json::{Value, json};
 use toolhub_core::{BoxFuture, InputHandler, InputKind, InputRequest};
 
+use super::request::ClientChannel;
+
 /// How long a cancellation may take to be queued.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a client can be asked for.
-pub(super) fn accepted_kinds(capabilities: Option<&ClientCapabilities>) -> Vec<InputKind> {
-    let Some(capabilities) = capabilities else { return Vec::new() };
+pub(super) fn accepted_kinds(capabilities: &ClientCapabilities) -> Vec<InputKind> {
     let mut kinds = Vec::new();
     if let Some(elicitation) = &capabilities.elicitation {
         // Before URLs there was one sort of elicitation, and an empty object declares it.
@@ -109,7 +110,7 @@ pub(super) fn to_result(requests: BTreeMap<String, InputRequest>) -> (InputReque
 
 /// Asks a client of the legacy era by requests on the stream of its call.
 pub(super) struct ClientInput {
-    pub(super) client: Peer<RoleServer>,
+    pub(super) client: ClientChannel,
     pub(super) accepted: Vec<InputKind>,
 }
 
@@ -122,7 +123,8 @@ impl InputHandler for ClientInput {
         Box::pin(async move {
             let request = CustomRequest::new(method_of(request.kind)?, Some(request.params));
             let options = PeerRequestOptions::no_options();
-            let handle = self.client.send_cancellable_request(ServerRequest::CustomRequest(request), options).await;
+            let ClientChannel::Service(client) = &self.client else { return None };
+            let handle = client.send_cancellable_request(ServerRequest::CustomRequest(request), options).await;
             let mut open = OpenRequest(Some(handle.ok()?));
             let answer = match &mut open.0 {
                 Some(handle) => (&mut handle.rx).await.ok()?,

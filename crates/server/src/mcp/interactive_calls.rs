@@ -16,7 +16,7 @@ use tokio_util::sync::DropGuard;
 use toolhub_core::{
     BoxFuture, CallHandle, CallReceipt, CallRequest, CancellationToken, INPUT_TIMEOUT, InputHandler, InputKind,
     InputRequest, Outcome,
-    clock::{Clock, SystemClock, Timestamp},
+    clock::{Clock, Timestamp},
 };
 
 #[cfg(test)]
@@ -46,6 +46,7 @@ pub(crate) struct InteractiveCall {
     is_detached: bool,
     /// Cancels a detached call whose caller does not know it yet.
     cancel: Option<DropGuard>,
+    clock: Arc<dyn Clock>,
 }
 
 /// How far a call has come.
@@ -69,6 +70,7 @@ struct InputQueue {
     accepted: Vec<InputKind>,
     queue: mpsc::Sender<OpenRequest>,
     missing: Arc<MissingInput>,
+    clock: Arc<dyn Clock>,
 }
 
 impl InputHandler for InputQueue {
@@ -79,7 +81,7 @@ impl InputHandler for InputQueue {
     fn answer(&self, request: InputRequest) -> BoxFuture<'_, Option<Value>> {
         let (answer, answered) = oneshot::channel();
         // A full or closed queue declines.
-        let (asked_at, asked_at_time) = (Instant::now(), SystemClock.now());
+        let (asked_at, asked_at_time) = (Instant::now(), self.clock.now());
         let queued = self.queue.try_send(OpenRequest { request, asked_at, asked_at_time, answer });
         Box::pin(async move {
             queued.ok()?;
@@ -94,10 +96,11 @@ impl InputHandler for InputQueue {
 
 impl InteractiveCall {
     /// Starts a call whose caller answers requests of these kinds.
-    pub(crate) fn start(request: CallRequest<'_>, accepted: Vec<InputKind>) -> Self {
+    pub(crate) fn start(request: CallRequest<'_>, accepted: Vec<InputKind>, clock: Arc<dyn Clock>) -> Self {
         let (queue, incoming) = mpsc::channel(MAX_OPEN_REQUESTS);
         let missing = Arc::<MissingInput>::default();
-        let handle = request.input(Arc::new(InputQueue { accepted, queue, missing: missing.clone() })).start();
+        let input = InputQueue { accepted, queue, missing: missing.clone(), clock: clock.clone() };
+        let handle = request.input(Arc::new(input)).start();
         Self {
             handle,
             incoming,
@@ -108,14 +111,20 @@ impl InteractiveCall {
             missing,
             is_detached: false,
             cancel: None,
+            clock,
         }
     }
 
     /// Starts a call that its caller may look up later. Until it is [released](Self::release), dropping this value cancels it,
     /// unless it has an idempotency key.
-    pub(crate) fn start_detached(request: CallRequest<'_>, accepted: Vec<InputKind>, is_keyed: bool) -> Self {
+    pub(crate) fn start_detached(
+        request: CallRequest<'_>,
+        accepted: Vec<InputKind>,
+        clock: Arc<dyn Clock>,
+        is_keyed: bool,
+    ) -> Self {
         let cancel = CancellationToken::new();
-        let call = Self::start(request.detached().cancel_on(&cancel), accepted);
+        let call = Self::start(request.detached().cancel_on(&cancel), accepted, clock);
         Self { is_detached: true, cancel: (!is_keyed).then(|| cancel.drop_guard()), ..call }
     }
 
@@ -219,7 +228,7 @@ impl InteractiveCall {
     /// Notes the time if the last of this many requests was removed.
     fn note_removed(&mut self, before: usize) {
         if before > 0 && self.open.is_empty() {
-            self.changed_at = Some(SystemClock.now());
+            self.changed_at = Some(self.clock.now());
         }
     }
 

@@ -17,8 +17,8 @@ use futures_util::{Stream, stream};
 use rmcp::{
     ServerHandler,
     model::{
-        ClientJsonRpcMessage, ClientRequest, GetExtensions, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest,
-        ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+        ClientRequest, GetExtensions, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest, ProtocolVersion,
+        RequestId, ServerJsonRpcMessage, ServerResult,
     },
     service::serve_directly_with_ct,
 };
@@ -26,9 +26,10 @@ use serde_json::json;
 use toolhub_core::{CallError, ErrorKind};
 
 use super::{
-    envelope::{MessageId, Refusal},
+    direct_call::SessionCall,
+    envelope::{MessageId, Refusal, read_message},
     list_watch::{ListChange, ListWatch},
-    message_log::Reader,
+    message_log::{MessageLog, Reader},
     meters::Listener,
     request::McpRequest,
     request_transport::RequestTransport,
@@ -92,8 +93,9 @@ impl Legacy {
         request: &McpRequest,
         id: Option<MessageId>,
     ) -> Response {
-        let Ok(message) = serde_json::from_slice::<ClientJsonRpcMessage>(body) else {
-            return Refusal::not_a_message().to(id).into_response();
+        let message = match read_message(body) {
+            Ok(message) => message,
+            Err(refusal) => return refusal.to(id).into_response(),
         };
         match (&request.session, message) {
             (
@@ -128,6 +130,23 @@ impl Legacy {
         }
     }
 
+    /// Serves a call in a session whose client cannot be asked.
+    pub(super) async fn call(
+        &self,
+        session: &Arc<Session>,
+        call: SessionCall,
+        request: Arc<McpRequest>,
+        id: Option<MessageId>,
+    ) -> Response {
+        let begun = match session.begin(call.id().clone()) {
+            Ok(begun) => begun,
+            Err(refused) => return refuse(refused, id),
+        };
+        let (log, number) = (begun.0.log().clone(), begun.0.stream());
+        tokio::spawn(call.run(request, self.server.clone(), session.clone(), begun));
+        answer(session, &log, number).await
+    }
+
     /// Serves one request of a session.
     async fn serve(
         &self,
@@ -135,33 +154,16 @@ impl Legacy {
         request: JsonRpcRequest<ClientRequest>,
         id: Option<MessageId>,
     ) -> Response {
-        let (guard, inbox) = match session.begin(request.id.clone()) {
+        let begun = match session.begin(request.id.clone()) {
             Ok(begun) => begun,
-            Err(RequestRefused::SameId) => return Refusal::id_in_use().to(id).into_response(),
-            Err(RequestRefused::TooMany) => {
-                return overloaded("as many requests of this MCP session are in flight as there may be")
-                    .into_response();
-            }
+            Err(refused) => return refuse(refused, id),
         };
-        let (log, number) = (guard.log().clone(), guard.stream());
-        let transport = RequestTransport::new(JsonRpcMessage::Request(request), session.clone(), (guard, inbox));
+        let (log, number) = (begun.0.log().clone(), begun.0.stream());
+        let transport = RequestTransport::new(JsonRpcMessage::Request(request), session.clone(), begun);
         let (client, ended) = (session.client.clone(), session.ended.child_token());
         let running = serve_directly_with_ct(self.server.clone(), transport, Some(client), ended);
         tokio::spawn(running.waiting());
-        match tokio::time::timeout(STREAM_AFTER, log.read_from(0).next()).await {
-            Ok(Some((_, message, true))) => json_message(&message),
-            // It was cancelled, or its session has ended.
-            Ok(None) if session.ended.is_cancelled() => unknown_session().into_response(),
-            Ok(None) => StatusCode::ACCEPTED.into_response(),
-            Ok(Some(_)) | Err(_) => {
-                session.keep_stream(number, log.clone());
-                // An event before the first message, so that a client can resume from it.
-                let first = (session.client.protocol_version >= ProtocolVersion::V_2025_11_25).then(|| {
-                    Bytes::from(format!("id: {number}-0\nretry: {}\ndata: \n\n", RECONNECT_DELAY.as_millis()))
-                });
-                event_stream(session, number, first, log.read_from(0))
-            }
-        }
+        answer(session, &log, number).await
     }
 
     /// Answers a GET: resumes a stream, or opens the stream of the session.
@@ -183,12 +185,39 @@ impl Legacy {
             return Refusal::events_gone().into_response();
         }
         let thread = request.thread.clone().unwrap_or_else(|| session.thread.clone());
-        match self.server.watch_lists(request, Some(thread), session.updates.clone()).await {
+        match Box::pin(self.server.watch_lists(request, Some(thread), session.updates.clone())).await {
             Ok(watch) => session_stream(session, watch, self.server.meters().listener()),
             Err(error) => {
                 let message = Json(ServerJsonRpcMessage::error(error, None));
                 (StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
             }
+        }
+    }
+}
+
+/// Says that a request of a session is refused.
+fn refuse(refused: RequestRefused, id: Option<MessageId>) -> Response {
+    match refused {
+        RequestRefused::SameId => Refusal::id_in_use().to(id).into_response(),
+        RequestRefused::TooMany => {
+            overloaded("as many requests of this MCP session are in flight as there may be").into_response()
+        }
+    }
+}
+
+/// Answers a request from its log: with its answer, or with an event stream if the answer takes a while.
+async fn answer(session: &Arc<Session>, log: &Arc<MessageLog>, number: u64) -> Response {
+    match tokio::time::timeout(STREAM_AFTER, log.read_from(0).next()).await {
+        Ok(Some((_, message, true))) => json_message(&message),
+        // It was cancelled, or its session has ended.
+        Ok(None) if session.ended.is_cancelled() => unknown_session().into_response(),
+        Ok(None) => StatusCode::ACCEPTED.into_response(),
+        Ok(Some(_)) | Err(_) => {
+            session.keep_stream(number, log.clone());
+            // An event before the first message, so that a client can resume from it.
+            let first = (session.client.protocol_version >= ProtocolVersion::V_2025_11_25)
+                .then(|| Bytes::from(format!("id: {number}-0\nretry: {}\ndata: \n\n", RECONNECT_DELAY.as_millis())));
+            event_stream(session, number, first, log.read_from(0))
         }
     }
 }

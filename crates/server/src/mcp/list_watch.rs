@@ -134,6 +134,7 @@ impl ListWatch {
                         return Some(ListChange::Prompts);
                     }
                 }
+                () = self.updates.replaced() => self.resubscribe(),
                 uri = self.updates.next() => return Some(ListChange::Updated(uri)),
             }
         }

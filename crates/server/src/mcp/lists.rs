@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rmcp::{
-    ErrorData, RoleServer,
+    ErrorData,
     model::{
         CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse, InputRequiredResult,
         InputResponses, Prompt, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
         Resource, ResourceContents, ResourceTemplate,
     },
-    service::RequestContext,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -23,10 +22,10 @@ use toolhub_core::{
 };
 
 use super::{
-    call::{Calls, cancelled, check_capabilities, is_modern, named_thread},
+    call::{Calls, cancelled, check_capabilities, named_thread},
     input::{ClientInput, accepted_kinds, to_result},
     interactive_calls::{CallStep, InteractiveCall, ResumeKey},
-    request::McpRequest,
+    request::McpContext,
     resource_updates::{ResourceUpdates, SubscriptionRefused},
     result::{self, ARTIFACTS},
 };
@@ -36,8 +35,7 @@ use crate::settings::McpApproval;
 pub(super) struct Lists<'a> {
     pub(super) hub: &'a ToolHub,
     pub(super) calls: &'a Calls,
-    pub(super) request: &'a McpRequest,
-    pub(super) context: &'a RequestContext<RoleServer>,
+    pub(super) context: &'a McpContext,
 }
 
 /// What came of a call that reads something.
@@ -122,7 +120,7 @@ impl Lists<'_> {
 
     async fn read_artifact(&self, uri: &str, id: &str) -> Result<Option<ReadResourceResult>, ErrorData> {
         let Ok(id) = ArtifactId::new(id) else { return Ok(None) };
-        let artifact = self.hub.artifact(&self.request.principal.tenant, &id).await;
+        let artifact = self.hub.artifact(&self.context.request.principal.tenant, &id).await;
         let artifact = artifact.map_err(|error| result::fault(&CallError::from(error)))?;
         Ok(artifact.map(|artifact| {
             let contents = match String::from_utf8(artifact.bytes) {
@@ -167,7 +165,7 @@ impl Lists<'_> {
             // The protocol has no questions about completions.
             Some(call) => self
                 .request_of(call)
-                .cancel_on(&self.context.ct)
+                .cancel_on(&self.context.cancelled)
                 .await
                 .into_result()
                 .map_err(|error| read_error(&error))
@@ -189,23 +187,27 @@ impl Lists<'_> {
     }
 
     fn is_visible(&self, call: Option<&ReadCall>) -> bool {
-        call.is_some_and(|call| is_visible(self.hub, &self.request.toolset, &self.request.principal.caller, call))
+        call.is_some_and(|call| {
+            is_visible(self.hub, &self.context.request.toolset, &self.context.request.principal.caller, call)
+        })
     }
 
     /// Makes a call that reads something, or goes on with one that asked its caller.
     async fn read(&self, call: ReadCall, answers: Answers) -> Result<Read, ErrorData> {
         let context = self.context;
-        let accepted = accepted_kinds(context.client_capabilities().as_ref());
-        if !is_modern(context) {
-            let input = ClientInput { client: context.peer.clone(), accepted };
-            let call = self.request_of(call).cancel_on(&context.ct).input(Arc::new(input));
+        let accepted = accepted_kinds(&context.capabilities);
+        if !context.is_modern {
+            let input = ClientInput { client: context.client.clone(), accepted };
+            let call = self.request_of(call).cancel_on(&context.cancelled).input(Arc::new(input));
             return Ok(Read::Ended(call.await.into_result()));
         }
-        let thread = named_thread(self.request, &context.meta)?;
-        let key = ResumeKey::new(&self.request.principal, thread.as_ref(), call.tool.as_str(), &call.arguments);
+        let thread = named_thread(context)?;
+        let key = ResumeKey::new(&self.context.request.principal, thread.as_ref(), call.tool.as_str(), &call.arguments);
         let responses = answers.responses.into_iter().collect();
         let mut running = match answers.state {
-            None => InteractiveCall::start(self.request_of(call), accepted).answered_before(responses),
+            None => {
+                InteractiveCall::start(self.request_of(call), accepted, self.hub.clock()).answered_before(responses)
+            }
             Some(state) => {
                 let mut running = self.calls.resume(&state, &key)?;
                 running.answer(responses);
@@ -215,7 +217,7 @@ impl Lists<'_> {
         loop {
             let step = tokio::select! {
                 step = running.next() => step,
-                () = context.ct.cancelled() => return Err(cancelled()),
+                () = context.cancelled.cancelled() => return Err(cancelled()),
             };
             let requests = match step {
                 CallStep::Ended(outcome) => {
@@ -237,14 +239,14 @@ impl Lists<'_> {
     }
 
     fn request_of(&self, call: ReadCall) -> CallRequest<'_> {
-        let principal = &self.request.principal;
+        let principal = &self.context.request.principal;
         let call = self.hub.call(call.tool.as_str(), call.arguments).tenant(principal.tenant.clone());
         let mut call = call.caller(principal.caller.clone()).no_wait();
         if self.calls.forms.mode == McpApproval::Deny {
             call = call.refuse_approval();
         }
         // A thread that is not valid is refused where it is read first.
-        match named_thread(self.request, &self.context.meta).ok().flatten() {
+        match named_thread(self.context).ok().flatten() {
             Some(thread) => call.thread(thread.as_str()),
             None => call,
         }

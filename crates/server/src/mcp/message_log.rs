@@ -32,7 +32,7 @@ struct Messages {
 }
 
 impl MessageLog {
-    /// Adds a message.
+    /// Adds a message, unless the log has ended.
     pub(super) fn push(&self, message: String) {
         self.lock().push(message);
         self.changes.send_replace(());
@@ -67,6 +67,9 @@ impl MessageLog {
 
 impl Messages {
     fn push(&mut self, message: String) {
+        if self.ended_at.is_some() {
+            return;
+        }
         self.bytes += message.len();
         self.kept.push_back(message.into());
         while self.kept.len() > 1 && (self.kept.len() > MAX_MESSAGES || self.bytes > MAX_BYTES) {
@@ -130,6 +133,9 @@ mod tests {
         assert_eq!((late.next().await, late.next().await), (Some((1, "b".into(), true)), None));
         assert!(log.read_from(2).is_at_end() && !log.read_from(1).is_at_end());
         assert_eq!(log.read_from(7).next().await, None);
+        log.push("late".into());
+        log.end(Some("later".into()));
+        assert!(log.read_from(2).is_at_end());
     }
 
     #[tokio::test]

@@ -6,14 +6,14 @@
 use std::{fmt::Display, sync::Arc};
 
 use axum::http::request::Parts;
-use rmcp::{ErrorData, RoleServer, service::RequestContext};
-use toolhub_core::{
-    Toolset,
-    clock::{Clock, SystemClock},
-    ids::ThreadId,
+use rmcp::{
+    ErrorData, Peer, RoleServer,
+    model::{ClientCapabilities, ProtocolVersion, RequestMetaObject, ServerJsonRpcMessage, ServerNotification},
+    service::RequestContext,
 };
+use toolhub_core::{CancellationToken, Toolset, clock::Timestamp, ids::ThreadId};
 
-use super::{configured_toolset::ConfiguredToolset, session::Session};
+use super::{configured_toolset::ConfiguredToolset, message_log::MessageLog, session::Session};
 use crate::{audit, request_info::RequestInfo, scope::Principal, settings::McpMode};
 
 /// What the address of a request names.
@@ -58,8 +58,7 @@ impl McpRequest {
     }
 
     /// An entry of the audit log about something that the request did.
-    pub(super) fn audit_entry(&self, act: &str, target: impl Display) -> audit::Entry {
-        let now = SystemClock.now();
+    pub(super) fn audit_entry(&self, act: &str, target: impl Display, now: Timestamp) -> audit::Entry {
         audit::Entry {
             id: audit::mint_id(now),
             at: now,
@@ -75,14 +74,64 @@ impl McpRequest {
         }
     }
 
-    /// The request that `rmcp` handles.
-    pub(super) fn of(context: &RequestContext<RoleServer>) -> Result<Arc<Self>, ErrorData> {
-        let found = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Self>>());
-        found.cloned().ok_or_else(|| ErrorData::internal_error("the request has no caller", None))
-    }
-
     /// The thread that the address or the session names.
     pub(super) fn fixed_thread(&self) -> Option<&ThreadId> {
         self.thread.as_ref().or_else(|| self.session.as_ref().map(|session| &session.thread))
+    }
+}
+
+/// What the handler of a method knows apart from its parameters.
+pub(super) struct McpContext {
+    pub(super) request: Arc<McpRequest>,
+    pub(super) meta: RequestMetaObject,
+    /// What the client can do.
+    pub(super) capabilities: ClientCapabilities,
+    /// Whether the request belongs to protocol version 2026-07-28 or a later one.
+    pub(super) is_modern: bool,
+    /// Cancelled when the client wants no answer any more.
+    pub(super) cancelled: CancellationToken,
+    /// Where messages before the answer are sent.
+    pub(super) client: ClientChannel,
+}
+
+/// Where messages before the answer are sent.
+#[derive(Clone)]
+pub(super) enum ClientChannel {
+    /// The answer is the only message.
+    None,
+    /// To the service loop of `rmcp`, which can also ask the client.
+    Service(Peer<RoleServer>),
+    /// To the stream of a request that is served without `rmcp`.
+    Log(Arc<MessageLog>),
+}
+
+impl ClientChannel {
+    /// Sends a notification. In a log it waits for the client to resume its stream; elsewhere it is lost if the client is gone.
+    pub(super) async fn notify(&self, notification: ServerNotification) {
+        match self {
+            Self::None => {}
+            Self::Service(peer) => drop(peer.send_notification(notification).await),
+            Self::Log(log) => {
+                let message = serde_json::to_string(&ServerJsonRpcMessage::notification(notification));
+                message.into_iter().for_each(|message| log.push(message));
+            }
+        }
+    }
+}
+
+impl McpContext {
+    /// The context of a request that `rmcp` handles.
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Result<Self, ErrorData> {
+        let found = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<McpRequest>>());
+        let request = found.cloned().ok_or_else(|| ErrorData::internal_error("the request has no caller", None))?;
+        let version = context.protocol_version();
+        Ok(Self {
+            request,
+            meta: context.meta.clone(),
+            capabilities: context.client_capabilities().unwrap_or_default(),
+            is_modern: version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28),
+            cancelled: context.ct.clone(),
+            client: ClientChannel::Service(context.peer.clone()),
+        })
     }
 }

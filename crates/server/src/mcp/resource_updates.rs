@@ -29,6 +29,8 @@ pub(super) struct ResourceUpdates {
 struct Changed {
     uris: Mutex<BTreeSet<String>>,
     added: Notify,
+    /// Notified when there are subscriptions without a task.
+    replaced: Notify,
 }
 
 /// Why a resource cannot be subscribed to.
@@ -91,9 +93,21 @@ impl ResourceUpdates {
         lock(&self.changed.uris).remove(uri);
     }
 
-    /// The addresses of all subscriptions.
-    pub(super) fn uris(&self) -> Vec<String> {
-        lock(&self.subscribed).keys().cloned().collect()
+    /// Makes these the subscriptions. Those that were made on another node have no task until [`resubscribe`](Self::resubscribe).
+    pub(super) fn replace(&self, uris: &[String]) {
+        let mut subscribed = lock(&self.subscribed);
+        subscribed.retain(|uri, _| uris.contains(uri));
+        for uri in uris {
+            subscribed.entry(uri.clone()).or_default();
+        }
+        if subscribed.values().any(Option::is_none) {
+            self.changed.replaced.notify_one();
+        }
+    }
+
+    /// Waits until there are subscriptions that were made on another node. Cancel safe.
+    pub(super) async fn replaced(&self) {
+        self.changed.replaced.notified().await;
     }
 
     /// Waits for a resource that has changed. Cancel safe.

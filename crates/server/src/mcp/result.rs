@@ -140,6 +140,7 @@ fn output_text(output: &Value) -> String {
 
 fn block(content: &Content) -> Option<ContentBlock> {
     let block = match content {
+        Content::Text { text } => return Some(ContentBlock::text(text.as_str())),
         Content::Artifact { id, mime_type, bytes } => json!({
             "type": "resource_link", "uri": format!("{ARTIFACTS}{id}"), "name": id, "mimeType": mime_type, "size": bytes,
             "description": "The whole content, which is too long for a model",

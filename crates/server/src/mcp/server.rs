@@ -2,6 +2,7 @@
 #![allow(deprecated, reason = "log levels and subscriptions of sessions are deprecated, but clients still have them")]
 
 mod listen;
+mod params;
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -11,16 +12,16 @@ use rmcp::{
     model::{
         CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
         CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
-        GetTaskResult, Implementation, InitializeRequestParams, ListPromptsResult, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-        ServerCapabilities, ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscribeRequestMethod,
-        SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod, UnsubscribeRequestParams,
-        UpdateTaskParams,
+        GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+        ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+        ServerConfig, SetLevelRequestMethod, SetLevelRequestParams, SubscribeRequestMethod, SubscribeRequestParams,
+        SubscriptionFilter, Tool, UnsubscribeRequestMethod, UnsubscribeRequestParams, UpdateTaskParams,
     },
     service::{RequestContext, SubscriptionContext},
 };
-use serde::Deserialize;
 use toolhub_core::{CallError, CancellationToken, ToolHub, ids::ThreadId};
+
+pub(super) use params::unfit_params;
 
 use super::{
     approvals::ApprovalForms,
@@ -29,10 +30,11 @@ use super::{
     list_watch::ListWatch,
     lists::Lists,
     meters::{EndpointMeters, METHODS},
-    request::McpRequest,
+    request::{McpContext, McpRequest},
     resource_updates::ResourceUpdates,
     result, search,
     session::Session,
+    stored_sessions::SessionSettings,
     tool_list::ToolList,
 };
 use crate::{
@@ -103,14 +105,18 @@ impl HubServer {
 }
 
 impl HubServer {
-    /// Handles a request: measures it, and answers also if its handler panics.
-    async fn handle<T>(
-        &self,
+    /// Handles a request: measures it, and answers also if its handler panics. The handlers are boxed, because `rmcp` keeps the largest of
+    /// their futures for every request.
+    fn handle<'a, T>(
+        &'a self,
         method: &'static str,
-        handler: impl Future<Output = Result<T, ErrorData>>,
-    ) -> Result<T, ErrorData> {
-        let _timer = self.0.meters.time(method);
-        self.guard(method, handler).await
+        handler: impl Future<Output = Result<T, ErrorData>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, ErrorData>> + Send + 'a {
+        let handler = Box::pin(handler);
+        async move {
+            let _timer = self.0.meters.time(method);
+            self.guard(method, handler).await
+        }
     }
 
     /// Without this, `rmcp` would never answer a request whose handler panicked.
@@ -125,8 +131,22 @@ impl HubServer {
         })
     }
 
-    fn lists<'a>(&'a self, request: &'a McpRequest, context: &'a RequestContext<RoleServer>) -> Lists<'a> {
-        Lists { hub: &self.0.calls.hub, calls: &self.0.calls, request, context }
+    /// Calls a tool.
+    pub(super) async fn call(
+        &self,
+        params: CallToolRequestParams,
+        context: &McpContext,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.handle("tools/call", self.0.calls.run(params, context)).await
+    }
+
+    /// Whether headers repeat arguments of a tool, which `rmcp` compares.
+    pub(super) fn has_parameter_headers(&self, tool: &str) -> bool {
+        self.0.tools.has_parameter_headers(tool)
+    }
+
+    fn lists<'a>(&'a self, context: &'a McpContext) -> Lists<'a> {
+        Lists { hub: &self.0.calls.hub, calls: &self.0.calls, context }
     }
 }
 
@@ -154,12 +174,14 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         self.handle("tools/list", async {
-            let request = McpRequest::of(&context)?;
-            let thread = call::named_thread(&request, &context.meta)?;
+            let context = McpContext::of(&context)?;
+            let thread = call::named_thread(&context)?;
             let after = params.and_then(|params| params.cursor).map(|cursor| cursor::decode(TOOLS, &cursor));
             let after = after.map(|position| position.ok_or_else(unknown_cursor)).transpose()?;
-            let mut tools = match request.mode {
-                McpMode::List => self.0.tools.list(&request, thread.as_ref(), after.as_deref(), PAGE_SIZE + 1).await?,
+            let mut tools = match context.request.mode {
+                McpMode::List => {
+                    self.0.tools.list(&context.request, thread.as_ref(), after.as_deref(), PAGE_SIZE + 1).await?
+                }
                 McpMode::Search => search::tools(),
             };
             let has_more = tools.len() > PAGE_SIZE;
@@ -178,7 +200,7 @@ impl ServerHandler for HubServer {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        self.guard("subscriptions/listen", listen::announce_changes(self, &context, &self.0.stopping)).await
+        self.guard("subscriptions/listen", Box::pin(listen::announce_changes(self, &context, &self.0.stopping))).await
     }
 
     async fn set_level(
@@ -187,10 +209,10 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.handle("logging/setLevel", async {
-            let request = McpRequest::of(&context)?;
-            let session = request.session.as_ref().ok_or_else(ErrorData::method_not_found::<SetLevelRequestMethod>)?;
-            session.set_log_level(params.level);
-            save_settings(session).await
+            let context = McpContext::of(&context)?;
+            let session =
+                context.request.session.as_ref().ok_or_else(ErrorData::method_not_found::<SetLevelRequestMethod>)?;
+            save_settings(session, |settings| settings.log_level = Some(params.level)).await
         })
         .await
     }
@@ -201,9 +223,9 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         self.handle("resources/list", async {
-            let request = McpRequest::of(&context)?;
+            let context = McpContext::of(&context)?;
             first_page_only(params)?;
-            let list = ListResourcesResult::with_all_items(self.lists(&request, &context).resources());
+            let list = ListResourcesResult::with_all_items(self.lists(&context).resources());
             Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
         })
         .await
@@ -215,9 +237,9 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         self.handle("resources/templates/list", async {
-            let request = McpRequest::of(&context)?;
+            let context = McpContext::of(&context)?;
             first_page_only(params)?;
-            let list = ListResourceTemplatesResult::with_all_items(self.lists(&request, &context).templates());
+            let list = ListResourceTemplatesResult::with_all_items(self.lists(&context).templates());
             Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
         })
         .await
@@ -229,8 +251,8 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         self.handle("resources/read", async {
-            let request = McpRequest::of(&context)?;
-            self.lists(&request, &context).read_resource(params).await
+            let context = McpContext::of(&context)?;
+            self.lists(&context).read_resource(params).await
         })
         .await
     }
@@ -241,10 +263,11 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.handle("resources/subscribe", async {
-            let request = McpRequest::of(&context)?;
-            let session = request.session.as_ref().ok_or_else(ErrorData::method_not_found::<SubscribeRequestMethod>)?;
-            self.lists(&request, &context).subscribe(&session.updates, &params.uri)?;
-            save_settings(session).await
+            let context = McpContext::of(&context)?;
+            let session =
+                context.request.session.as_ref().ok_or_else(ErrorData::method_not_found::<SubscribeRequestMethod>)?;
+            self.lists(&context).subscribe(&session.updates, &params.uri)?;
+            save_settings(session, |settings| settings.subscribe(&params.uri)).await
         })
         .await
     }
@@ -255,11 +278,11 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.handle("resources/unsubscribe", async {
-            let request = McpRequest::of(&context)?;
+            let context = McpContext::of(&context)?;
             let session =
-                request.session.as_ref().ok_or_else(ErrorData::method_not_found::<UnsubscribeRequestMethod>)?;
+                context.request.session.as_ref().ok_or_else(ErrorData::method_not_found::<UnsubscribeRequestMethod>)?;
             session.updates.unsubscribe(&params.uri);
-            save_settings(session).await
+            save_settings(session, |settings| settings.unsubscribe(&params.uri)).await
         })
         .await
     }
@@ -270,9 +293,9 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         self.handle("prompts/list", async {
-            let request = McpRequest::of(&context)?;
+            let context = McpContext::of(&context)?;
             first_page_only(params)?;
-            let list = ListPromptsResult::with_all_items(self.lists(&request, &context).prompts());
+            let list = ListPromptsResult::with_all_items(self.lists(&context).prompts());
             Ok(list.with_ttl_ms(LIST_TTL_MS).with_cache_scope(CacheScope::Private))
         })
         .await
@@ -284,8 +307,8 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         self.handle("prompts/get", async {
-            let request = McpRequest::of(&context)?;
-            self.lists(&request, &context).get_prompt(params).await
+            let context = McpContext::of(&context)?;
+            self.lists(&context).get_prompt(params).await
         })
         .await
     }
@@ -296,8 +319,8 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         self.handle("completion/complete", async {
-            let request = McpRequest::of(&context)?;
-            self.lists(&request, &context).complete(params).await
+            let context = McpContext::of(&context)?;
+            self.lists(&context).complete(params).await
         })
         .await
     }
@@ -307,7 +330,8 @@ impl ServerHandler for HubServer {
         params: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.handle("tasks/get", async { self.0.calls.get_task(&params.task_id, &context).await }).await
+        self.handle("tasks/get", async { self.0.calls.get_task(&params.task_id, &McpContext::of(&context)?).await })
+            .await
     }
 
     async fn update_task(
@@ -316,6 +340,7 @@ impl ServerHandler for HubServer {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         self.handle("tasks/update", async {
+            let context = McpContext::of(&context)?;
             self.0.calls.update_task(&params.task_id, params.input_responses, &context).await
         })
         .await
@@ -326,7 +351,10 @@ impl ServerHandler for HubServer {
         params: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.handle("tasks/cancel", async { self.0.calls.cancel_task(&params.task_id, &context).await }).await
+        self.handle("tasks/cancel", async {
+            self.0.calls.cancel_task(&params.task_id, &McpContext::of(&context)?).await
+        })
+        .await
     }
 
     async fn on_custom_request(
@@ -350,12 +378,12 @@ impl ServerHandler for HubServer {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.handle("tools/call", async { self.0.calls.run(params, context).await }).await
+        self.call(params, &McpContext::of(&context)?).await
     }
 }
 
-async fn save_settings(session: &Session) -> Result<(), ErrorData> {
-    session.save_settings().await.map_err(|error| result::fault(&CallError::from(error)))
+async fn save_settings(session: &Session, change: impl Fn(&mut SessionSettings)) -> Result<(), ErrorData> {
+    session.save_settings(change).await.map_err(|error| result::fault(&CallError::from(error)))
 }
 
 /// Refuses a cursor of a list that has one page.
@@ -368,23 +396,4 @@ fn first_page_only(params: Option<PaginatedRequestParams>) -> Result<(), ErrorDa
 
 fn unknown_cursor() -> ErrorData {
     ErrorData::invalid_params("the cursor does not belong to this list; send the `nextCursor` of a page, or none", None)
-}
-
-/// Why the parameters of a request were not understood.
-pub(super) fn unfit_params(request: &CustomRequest) -> String {
-    let params = request.params.clone().unwrap_or_default();
-    let error = match request.method.as_str() {
-        "completion/complete" => CompleteRequestParams::deserialize(params).err(),
-        "initialize" => InitializeRequestParams::deserialize(params).err(),
-        "logging/setLevel" => SetLevelRequestParams::deserialize(params).err(),
-        "prompts/get" => GetPromptRequestParams::deserialize(params).err(),
-        "resources/read" => ReadResourceRequestParams::deserialize(params).err(),
-        "tasks/cancel" => CancelTaskParams::deserialize(params).err(),
-        "tasks/get" => GetTaskParams::deserialize(params).err(),
-        "tasks/update" => UpdateTaskParams::deserialize(params).err(),
-        "tools/call" => CallToolRequestParams::deserialize(params).err(),
-        _ => None,
-    };
-    let reason = error.map(|error| format!(": {error}")).unwrap_or_default();
-    format!("the parameters of `{}` do not fit{reason}", request.method)
 }

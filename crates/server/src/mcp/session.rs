@@ -15,12 +15,7 @@ use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     time::Instant,
 };
-use toolhub_core::{
-    CancellationToken,
-    backend::StoreError,
-    clock::{Clock, SystemClock},
-    ids::ThreadId,
-};
+use toolhub_core::{CancellationToken, backend::StoreError, ids::ThreadId};
 
 use super::{
     message_log::{MessageLog, Reader},
@@ -50,6 +45,8 @@ pub(super) struct Session {
     /// Cancelled when the session ends.
     pub(super) ended: CancellationToken,
     activity: Mutex<Activity>,
+    /// The version of the settings that apply here.
+    version: Mutex<u64>,
 }
 
 struct Activity {
@@ -91,7 +88,7 @@ pub(super) enum RequestRefused {
 impl Session {
     pub(super) fn new(
         stored: &Arc<McpSessions>,
-        session: McpSession,
+        (session, version): (McpSession, u64),
         owner: SessionOwner,
         client: InitializeRequestParams,
         stopping: &CancellationToken,
@@ -108,16 +105,38 @@ impl Session {
             // Not a child of `stopping`: requests in flight may end first.
             ended: CancellationToken::new(),
             activity: Mutex::new(Activity::new(log_level)),
+            version: Mutex::new(version),
         }
     }
 
-    /// Stores what its client has set, so that it holds after a pause or a restart.
+    /// Stores what its client has set, so that it holds after a pause, after a restart and on other nodes.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub(super) async fn save_settings(&self) -> Result<(), StoreError> {
-        let settings = || SessionSettings { subscriptions: self.updates.uris(), log_level: self.lock().log_level };
-        self.stored.save_settings(&self.owner, &self.id, settings, SystemClock.now()).await
+    pub(super) async fn save_settings(&self, change: impl Fn(&mut SessionSettings)) -> Result<(), StoreError> {
+        if let Some((settings, version)) = self.stored.change_settings(&self.owner, &self.id, change).await? {
+            self.apply_settings(&settings, version);
+        }
+        Ok(())
+    }
+
+    /// Applies settings that were stored here or on another node, unless later ones are known.
+    pub(super) fn apply_settings(&self, settings: &SessionSettings, version: u64) {
+        let mut known = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known < version {
+            *known = version;
+            self.updates.replace(&settings.subscriptions);
+            self.lock().log_level = settings.log_level;
+        }
+    }
+
+    /// The version of the settings that apply here.
+    pub(super) fn version(&self) -> u64 {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
     }
 
     /// Who it belongs to.
@@ -222,11 +241,6 @@ impl Session {
     #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
     pub(super) fn log_level(&self) -> LoggingLevel {
         self.lock().log_level.unwrap_or(LoggingLevel::Info)
-    }
-
-    #[allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
-    pub(super) fn set_log_level(&self, level: LoggingLevel) {
-        self.lock().log_level = Some(level);
     }
 
     /// Ends the stream of the session, if there is one. Returns what ends the next one.

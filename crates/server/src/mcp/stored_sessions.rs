@@ -1,10 +1,11 @@
 //! Sessions of MCP clients: rows in the store, so that a client goes on with its session after a pause or a restart.
 //!
 //! In: what a client said at `initialize`, with the owner and the thread of its session. Out: the same, for its owner only, until the
-//! session was not used for a day. An index in memory counts sessions and collects their last uses, which are written in batches.
-#![allow(deprecated, reason = "log levels are deprecated, but clients still set them")]
+//! session was not used for a day. An index in memory counts sessions and collects their last uses, which are written in batches. It is
+//! told of the sessions of other nodes by `sessions`; what was used there within the last minute may not be known here.
 
 mod index;
+mod record;
 
 use std::{
     collections::HashMap,
@@ -12,23 +13,21 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::LoggingLevel;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use smol_str::SmolStr;
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolhub_core::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, RowKey, RowVersion, Scan,
-        Scope as ScanScope, StoreError, Table, Write, decode, encode, read_all,
+        Scope as ScanScope, StoreError, Table, Watcher, Write, decode, encode, read_all,
     },
-    clock::{Clock, SystemClock, Timestamp},
-    ids::{Caller, Tenant, ThreadId},
+    clock::{Clock, Timestamp},
+    ids::{Caller, Tenant},
     tasks,
 };
 
 use index::SessionIndex;
+pub(crate) use record::{McpSession, SessionSettings};
 
 const SCHEMA_VERSION: u32 = 1;
 /// How long a session is kept after its last use.
@@ -37,6 +36,10 @@ pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// Number of last uses in one commit.
 const FLUSH_BATCH_SIZE: usize = 200;
+/// How often all sessions are read again, in flushes: what other nodes have written about uses is not reported.
+const FLUSHES_PER_RELOAD: u32 = 60;
+/// How many sessions that turn out to be used elsewhere are passed over when one has to make room.
+const MAX_PASSED_OVER: usize = 100;
 /// Largest text of what a client said at `initialize`.
 const MAX_CLIENT_BYTES: usize = 16 << 10;
 
@@ -45,30 +48,6 @@ const MAX_CLIENT_BYTES: usize = 16 << 10;
 pub(crate) struct SessionOwner {
     pub(crate) tenant: Tenant,
     pub(crate) caller: Caller,
-}
-
-/// A session as it is stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct McpSession {
-    pub(crate) id: SmolStr,
-    pub(crate) caller: Caller,
-    pub(crate) thread: ThreadId,
-    /// The parameters of `initialize`: protocol version, capabilities, client info.
-    pub(crate) client: Value,
-    pub(crate) created_at: Timestamp,
-    #[serde(default)]
-    pub(crate) settings: SessionSettings,
-}
-
-/// What a client has set in its session.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct SessionSettings {
-    /// The resources that it subscribed to.
-    pub(crate) subscriptions: Vec<String>,
-    /// The least level of log lines that it wants.
-    pub(crate) log_level: Option<LoggingLevel>,
 }
 
 /// How many sessions there may be; each tenant has a guaranteed share on top of the total.
@@ -96,17 +75,23 @@ pub(crate) enum CreateSessionError {
 /// The sessions of MCP clients.
 pub(crate) struct McpSessions {
     store: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
     index: Mutex<SessionIndex>,
     /// Stops the flusher when this is dropped.
     flusher: OnceCell<DropGuard>,
 }
 
 impl McpSessions {
-    pub(crate) fn new(store: Arc<dyn Backend>) -> Arc<Self> {
-        Arc::new(Self { store, index: Mutex::default(), flusher: OnceCell::new() })
+    pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { store, clock, index: Mutex::default(), flusher: OnceCell::new() })
     }
 
-    /// Creates a session. The id must be new and hard to guess. Returns the unused session whose place it takes.
+    /// Watches all sessions from now on.
+    pub(crate) fn watch(&self) -> Watcher {
+        self.store.watch(Table::McpSessions)
+    }
+
+    /// Creates a session. The id must be new and hard to guess. Returns its version, and the unused session whose place it takes.
     ///
     /// # Errors
     /// When there are too many sessions, or the store does not answer.
@@ -116,25 +101,48 @@ impl McpSessions {
         session: &McpSession,
         limits: SessionLimits,
         now: Timestamp,
-    ) -> Result<Option<SmolStr>, CreateSessionError> {
+    ) -> Result<(u64, Option<SmolStr>), CreateSessionError> {
         self.ensure_loaded(now).await?;
         let bytes = session.client.to_string().len();
         if bytes > MAX_CLIENT_BYTES {
             return Err(CreateSessionError::TooLarge(bytes));
         }
         let value = encode(Table::McpSessions, &session.id, session)?;
-        let replaced = self.lock().reserve(owner, &session.id, limits, now)?;
+        let replaced = self.reserve(owner, &session.id, limits, now).await?;
         let mut place = Place { sessions: self, id: &session.id, is_stored: false };
         let change = Change::Put { value, schema: SCHEMA_VERSION, expires: Some(now + RETENTION) };
-        self.commit(&owner.tenant, vec![(session.id.clone(), Expect::Absent, change)], now).await?;
+        let version = self.commit(&owner.tenant, vec![(session.id.clone(), Expect::Absent, change)], now).await?;
         place.is_stored = true;
         if let Some((tenant, id)) = &replaced {
             self.commit(tenant, vec![(id.clone(), Expect::Any, Change::Remove)], now).await?;
         }
-        Ok(replaced.map(|(_, id)| id))
+        Ok((version, replaced.map(|(_, id)| id)))
     }
 
-    /// The session with this id, if it belongs to this owner, and records its use.
+    /// Takes a place for a session. Returns the unused one whose place it takes: one that no other node has used either.
+    async fn reserve(
+        &self,
+        owner: &SessionOwner,
+        id: &SmolStr,
+        limits: SessionLimits,
+        now: Timestamp,
+    ) -> Result<Option<(Tenant, SmolStr)>, CreateSessionError> {
+        for _ in 0..MAX_PASSED_OVER {
+            let replaced = self.lock().reserve(owner, id, limits, now)?;
+            let Some((replaced, unused_owner)) = replaced else { return Ok(None) };
+            let mut place = Place { sessions: self, id, is_stored: false };
+            let expires = self.load_stored(&unused_owner.tenant, &replaced, now).await?.and_then(|row| row.expires);
+            if expires.is_none_or(|expires| expires <= now + RETENTION.saturating_sub(limits.idle)) {
+                place.is_stored = true;
+                return Ok(Some((unused_owner.tenant, replaced)));
+            }
+            drop(place);
+            self.lock().insert_stored(&unused_owner, &replaced, expires.unwrap_or(now));
+        }
+        Err(CreateSessionError::TooMany(self.total()))
+    }
+
+    /// The session with this id and its version, if it belongs to this owner; records its use.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -143,13 +151,13 @@ impl McpSessions {
         owner: &SessionOwner,
         id: &str,
         now: Timestamp,
-    ) -> Result<Option<McpSession>, StoreError> {
+    ) -> Result<Option<(McpSession, u64)>, StoreError> {
         self.ensure_loaded(now).await?;
-        let session = self.load_row(owner, id, now).await?.map(|(session, _)| session);
-        if let Some(session) = &session {
+        let found = self.load_row(owner, id, now).await?;
+        if let Some((session, _)) = &found {
             self.lock().insert(owner, &session.id, now);
         }
-        Ok(session)
+        Ok(found.map(|(session, version)| (session, version.number)))
     }
 
     async fn load_row(
@@ -158,32 +166,84 @@ impl McpSessions {
         id: &str,
         now: Timestamp,
     ) -> Result<Option<(McpSession, RowVersion)>, StoreError> {
-        let key = RowKey { partition: partition(&owner.tenant), table: Table::McpSessions, id: id.into() };
-        let row = self.store.load(&[key], now).await?.pop().flatten();
+        let row = self.load_stored(&owner.tenant, id, now).await?;
         let found = row.and_then(|row| Some((read(id, &row)?, row.version)));
         Ok(found.filter(|(session, _)| session.caller == owner.caller))
     }
 
-    /// Stores what a client has set in its session, if the session has not ended. `settings` is read again when another request has
-    /// changed the row.
+    async fn load_stored(&self, tenant: &Tenant, id: &str, now: Timestamp) -> Result<Option<Row>, StoreError> {
+        let key = RowKey { partition: partition(tenant), table: Table::McpSessions, id: id.into() };
+        Ok(self.store.load(&[key], now).await?.pop().flatten())
+    }
+
+    /// The session of a row that another node has written, and its version. Counts it from now on.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub(crate) async fn save_settings(
+    pub(crate) async fn refresh(&self, key: &RowKey, now: Timestamp) -> Result<Option<(McpSession, u64)>, StoreError> {
+        let tenant = &key.partition.tenant;
+        let Some(row) = self.load_stored(tenant, &key.id, now).await? else {
+            self.forget(&key.id);
+            return Ok(None);
+        };
+        let Some(session) = read(&key.id, &row) else { return Ok(None) };
+        let owner = SessionOwner { tenant: tenant.clone(), caller: session.caller.clone() };
+        self.lock().merge_stored(&owner, &session.id, row.expires.unwrap_or(now));
+        Ok(Some((session, row.version.number)))
+    }
+
+    /// Whether a session is counted.
+    pub(crate) fn is_known(&self, id: &str) -> bool {
+        self.lock().contains(id)
+    }
+
+    /// Counts a session no longer that has ended on another node.
+    pub(crate) fn forget(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    /// Reads all sessions again, and returns them with their versions. One that is about to be stored is counted again
+    /// when its change is reported.
+    ///
+    /// # Errors
+    /// When the store does not answer; nothing has changed then.
+    pub(crate) async fn reload(&self, now: Timestamp) -> Result<HashMap<SmolStr, (McpSession, u64)>, StoreError> {
+        let known = self.lock().ids();
+        let scan = Scan::new(Table::McpSessions, ScanScope::All).limit(500);
+        let mut found = HashMap::new();
+        for (key, row) in read_all(&*self.store, scan, now).await? {
+            let Some(session) = read(&key.id, &row) else { continue };
+            let owner = SessionOwner { tenant: key.partition.tenant, caller: session.caller.clone() };
+            self.lock().merge_stored(&owner, &session.id, row.expires.unwrap_or(now));
+            found.insert(key.id, (session, row.version.number));
+        }
+        let mut index = self.lock();
+        known.iter().filter(|id| !found.contains_key(*id)).for_each(|id| index.remove(id));
+        drop(index);
+        Ok(found)
+    }
+
+    /// Changes what a client has set in its session, also if another node has changed something else, if the session has not ended.
+    /// Returns the settings and their version.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(crate) async fn change_settings(
         &self,
         owner: &SessionOwner,
         id: &str,
-        settings: impl Fn() -> SessionSettings,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+        change: impl Fn(&mut SessionSettings),
+    ) -> Result<Option<(SessionSettings, u64)>, StoreError> {
         loop {
-            let Some((mut session, version)) = self.load_row(owner, id, now).await? else { return Ok(()) };
-            session.settings = settings();
+            let now = self.clock.now();
+            let Some((mut session, version)) = self.load_row(owner, id, now).await? else { return Ok(None) };
+            change(&mut session.settings);
             let value = encode(Table::McpSessions, &session.id, &session)?;
             let change = Change::Put { value, schema: SCHEMA_VERSION, expires: Some(now + RETENTION) };
             match self.commit(&owner.tenant, vec![(session.id, Expect::Same(version), change)], now).await {
                 Err(StoreError::Conflict { .. }) => {}
-                saved => return saved,
+                Ok(version) => return Ok(Some((session.settings, version))),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -247,12 +307,7 @@ impl McpSessions {
     /// Reads the sessions of earlier processes on first use, and starts the flusher.
     async fn ensure_loaded(self: &Arc<Self>, now: Timestamp) -> Result<(), StoreError> {
         let load = async || {
-            let scan = Scan::new(Table::McpSessions, ScanScope::All).limit(500);
-            for (key, row) in read_all(&*self.store, scan, now).await? {
-                let Some(session) = read(&key.id, &row) else { continue };
-                let owner = SessionOwner { tenant: key.partition.tenant, caller: session.caller };
-                self.lock().insert_stored(&owner, &session.id, row.expires.unwrap_or(now));
-            }
+            self.reload(now).await?;
             let (sessions, stop) = (Arc::downgrade(self), CancellationToken::new());
             tasks::spawn("MCP sessions", stop.clone(), move |stop| Box::pin(run_flusher(sessions.clone(), stop)));
             Ok::<_, StoreError>(stop.drop_guard())
@@ -260,16 +315,17 @@ impl McpSessions {
         self.flusher.get_or_try_init(load).await.map(drop)
     }
 
+    /// Returns the version of the first row.
     async fn commit(
         &self,
         tenant: &Tenant,
         writes: Vec<(SmolStr, Expect, Change)>,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let (table, durability) = (Table::McpSessions, Durability::KillSafe);
         let writes = writes.into_iter().map(|(id, expect, change)| Write { table, id, expect, change, durability });
         let batch = writes.fold(Batch::new(partition(tenant)), Batch::with);
-        self.store.commit(batch, now).await.map(drop)
+        Ok(self.store.commit(batch, now).await?.first().copied().unwrap_or_default())
     }
 
     fn lock(&self) -> MutexGuard<'_, SessionIndex> {
@@ -294,13 +350,19 @@ impl Drop for Place<'_> {
 
 /// Writes last uses from time to time. What the last minute brought is lost when the process ends, which shortens a day by a minute.
 async fn run_flusher(sessions: Weak<McpSessions>, stop: CancellationToken) {
-    loop {
+    for flushes in 1_u32.. {
         if stop.run_until_cancelled(tokio::time::sleep(FLUSH_INTERVAL)).await.is_none() {
             return;
         }
         let Some(sessions) = sessions.upgrade() else { return };
-        if let Err(error) = sessions.flush(SystemClock.now()).await {
+        let now = sessions.clock.now();
+        if let Err(error) = sessions.flush(now).await {
             tracing::warn!(%error, "could not write the last use of MCP sessions; retrying");
+        }
+        if flushes % FLUSHES_PER_RELOAD == 0
+            && let Err(error) = sessions.reload(now).await
+        {
+            tracing::debug!(%error, "the MCP sessions of other nodes cannot be counted; retrying later");
         }
     }
 }

@@ -27,6 +27,9 @@ const TOOL_BYTES: usize = 2 << 10;
 /// For how many toolsets lists are prepared.
 const MAX_PREPARED: usize = 64;
 
+/// The keyword of a schema whose value clients repeat in a header.
+const HEADER_KEYWORD: &str = "x-mcp-header";
+
 /// The tools of a hub, as MCP tools.
 pub(super) struct ToolList {
     hub: ToolHub,
@@ -54,6 +57,8 @@ struct ConvertedTool {
     tool: Tool,
     /// With the argument that names a thread, if the tool needs one.
     with_thread: Option<Tool>,
+    /// Whether headers repeat arguments.
+    has_parameter_headers: bool,
 }
 
 impl ToolList {
@@ -64,6 +69,11 @@ impl ToolList {
     /// One tool.
     pub(super) fn get(&self, name: &str) -> Option<Tool> {
         self.converted().get(name).map(|entry| entry.tool.clone())
+    }
+
+    /// Whether headers repeat arguments of a tool.
+    pub(super) fn has_parameter_headers(&self, name: &str) -> bool {
+        self.lock_converted().tools.get(name).is_some_and(|entry| entry.has_parameter_headers)
     }
 
     /// At most `limit` tools for a request, by name: those after `after`.
@@ -221,7 +231,17 @@ fn convert(registered: Arc<toolhub_core::Tool>) -> Option<ConvertedTool> {
     }
     let with_thread = registered.needs_thread().then(|| with_thread_argument(exported.clone())).flatten();
     let with_thread = with_thread.and_then(|tool| serde_json::from_value(tool).ok());
-    Some(ConvertedTool { tool: serde_json::from_value(exported).ok()?, with_thread, registered })
+    let has_parameter_headers = exported.get("inputSchema").is_some_and(|schema| has_key(schema, HEADER_KEYWORD));
+    Some(ConvertedTool { tool: serde_json::from_value(exported).ok()?, with_thread, has_parameter_headers, registered })
+}
+
+/// Whether an object anywhere in the value has this key.
+fn has_key(value: &Value, key: &str) -> bool {
+    match value {
+        Value::Object(object) => object.contains_key(key) || object.values().any(|value| has_key(value, key)),
+        Value::Array(values) => values.iter().any(|value| has_key(value, key)),
+        _ => false,
+    }
 }
 
 /// Adds the optional argument that names a thread, unless the tool has one of that name.

@@ -6,20 +6,22 @@
 
 use std::time::Duration;
 
-use rmcp::{
-    Peer, RoleServer,
-    model::{LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken},
+use rmcp::model::{
+    LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam, ProgressNotification,
+    ProgressNotificationParam, ProgressToken,
 };
 use serde_json::Value;
 use tokio::time::Instant;
 use toolhub_core::{CallUpdate, LogLine, Progress};
+
+use super::request::ClientChannel;
 
 /// Maximum number of notifications of a call within a second.
 const MAX_PER_SECOND: usize = 10;
 
 /// Sends the notifications of one call.
 pub(super) struct UpdateNotifier {
-    client: Peer<RoleServer>,
+    client: ClientChannel,
     token: Option<ProgressToken>,
     level: Option<LoggingLevel>,
     done: f64,
@@ -29,7 +31,7 @@ pub(super) struct UpdateNotifier {
 
 impl UpdateNotifier {
     /// For a client that wants progress with this token, and log lines from this level on.
-    pub(super) fn new(client: Peer<RoleServer>, token: Option<ProgressToken>, level: Option<LoggingLevel>) -> Self {
+    pub(super) fn new(client: ClientChannel, token: Option<ProgressToken>, level: Option<LoggingLevel>) -> Self {
         Self { client, token, level, done: 0.0, sent_at: Vec::new() }
     }
 
@@ -39,7 +41,6 @@ impl UpdateNotifier {
     }
 
     pub(super) async fn notify(&mut self, update: CallUpdate) {
-        // Fails if the client is gone; the call then ends by itself.
         match update {
             CallUpdate::Progress(progress) => self.progress(progress).await,
             CallUpdate::Log(line) => self.log(line).await,
@@ -59,14 +60,14 @@ impl UpdateNotifier {
         let mut notification = ProgressNotificationParam::new(token, self.done);
         notification.total = total.filter(|_| done.is_some());
         notification.message = (!progress.message.is_empty()).then_some(progress.message);
-        let _ = self.client.notify_progress(notification).await;
+        self.client.notify(ProgressNotification::new(notification).into()).await;
     }
 
     async fn log(&mut self, line: LogLine) {
         let level = serde_json::from_value(Value::from(line.level)).unwrap_or(LoggingLevel::Info);
         if self.level.is_some_and(|least| rank(level) >= rank(least)) && self.may_send() {
             let notification = LoggingMessageNotificationParam::new(level, Value::from(line.message));
-            let _ = self.client.notify_logging_message(notification).await;
+            self.client.notify(LoggingMessageNotification::new(notification).into()).await;
         }
     }
 

@@ -62,6 +62,7 @@ pub(crate) async fn render(sources: &Sources<'_>) -> String {
     hub(&mut text, sources);
     approvals(&mut text, sources);
     store(&mut text, sources);
+    store_losses(&mut text, sources);
     store_size(&mut text, sources);
     states(&mut text, sources).await;
     server(&mut text, sources);
@@ -235,6 +236,11 @@ fn store(text: &mut PrometheusText, sources: &Sources<'_>) {
     for stats in sources.hub.store_stats() {
         family.latency_histogram(&[("backend", stats.backend), ("op", stats.operation)], &STORE_BOUNDS, &stats.latency);
     }
+}
+
+fn store_losses(text: &mut PrometheusText, sources: &Sources<'_>) {
+    let help = "Commits that the store acknowledged to this node and has lost, in a fail-over for example.";
+    text.single("toolhub_store_lost_commits_total", MetricType::Counter, help, sources.hub.lost_commits());
 }
 
 fn store_size(text: &mut PrometheusText, sources: &Sources<'_>) {

@@ -225,6 +225,7 @@ struct StallingStore {
     memory: Memory,
     stalled: AtomicBool,
     unwritable: AtomicBool,
+    slow: AtomicBool,
 }
 
 impl StallingStore {
@@ -268,6 +269,10 @@ impl Backend for StallingStore {
     fn write_error(&self) -> Option<String> {
         self.unwritable.load(SeqCst).then(|| "out of order".into())
     }
+
+    fn warnings(&self) -> Vec<String> {
+        self.slow.load(SeqCst).then(|| "syncs are slow".into()).into_iter().collect()
+    }
 }
 
 #[tokio::test]
@@ -278,6 +283,19 @@ async fn a_server_whose_store_cannot_write_is_not_ready() {
     for unwritable in [false, true, false] {
         store.unwritable.store(unwritable, SeqCst);
         assert_eq!(send(&router, "GET", "/readyz", None, &[]).await.status, if unwritable { 503 } else { 200 });
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_store_warns_is_ready_and_says_so_once() {
+    let store = Arc::new(StallingStore::default());
+    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let router = Server::new(hub, store.clone(), settings()).router();
+    for slow in [false, true] {
+        store.slow.store(slow, SeqCst);
+        let ready = send(&router, "GET", "/readyz?verbose", None, &[]).await;
+        let lines = ready.text.matches("[!]store warning: syncs are slow\n").count();
+        assert_eq!((ready.status, lines), (200, usize::from(slow)), "{}", ready.text);
     }
 }
 

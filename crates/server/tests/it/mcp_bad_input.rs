@@ -67,7 +67,22 @@ async fn a_message_that_does_not_fit_is_refused_by_its_id_with_what_is_wrong() {
         message = client.message("tools/list", json!({}));
         message["id"] = json!(1.5);
         client.post(&message).await.expect_status(400);
+        let call = client.message("tools/call", json!({"name": "add", "arguments": {"a": "VALUE"}}));
+        for value in ["\"\\ud83d\"", "1e400"] {
+            let text = call.to_string().replace("\"VALUE\"", value);
+            let refused = client.post_text(&call, text).await.expect_status(400);
+            assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1), &json!(-32700)), "{value}: {refused}");
+        }
+        message = client.message("tools/call", json!({"name": "add"}));
+        message["params"]["_meta"] = json!([1]);
+        let refused = client.post(&message).await.expect_status(400);
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1), &json!(-32602)), "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("_meta"), "{refused}");
     }
+    let list = McpClient::modern(&fixture.router, "/mcp").message("tools/list", json!({})).to_string();
+    let versions = [("mcp-protocol-version", MODERN), ("mcp-protocol-version", LEGACY), ("mcp-method", "tools/list")];
+    let refused = send(&fixture.router, "POST", "/mcp", Some(list), &versions).await.expect_status(400);
+    assert_eq!(refused["error"]["code"], -32020, "{refused}");
     let [legacy, _] = both_eras(&fixture).await;
     let stale = legacy.send("GET", None, &[("last-event-id", "99-1")]).await;
     assert!(stale.expect_status(400)["error"]["message"].as_str().unwrap().contains("Last-Event-ID"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use toolhub_core::{CallContext, ToolError, dynamic};
+use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic};
 
 use crate::{
     support_api::{EventReader, api_fixture},
@@ -88,6 +88,89 @@ async fn without_a_session_a_closed_stream_cancels_its_call() {
     until_running(&mut stream).await;
     drop(stream);
     fixture.dropped.acquire().await.unwrap().forget();
+}
+
+#[tokio::test]
+async fn without_a_session_a_closed_connection_cancels_a_call_that_has_sent_nothing() {
+    let fixture = api_fixture().await;
+    let client = McpClient::modern(&fixture.router, "/mcp");
+    let calling = tokio::spawn(async move { client.call("slow", json!({})).await });
+    fixture.started.acquire().await.unwrap().forget();
+    calling.abort();
+    fixture.dropped.acquire().await.unwrap().forget();
+}
+
+#[tokio::test]
+async fn a_call_is_answered_alike_whether_or_not_its_client_wants_progress() {
+    let fixture = api_fixture().await;
+    let asks = dynamic("asks", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+        let answer = context.request_input(InputRequest::new(InputKind::Form, json!({"message": "?"}))).await;
+        answer.map_err(|_| ToolError::new("not answered"))
+    });
+    let header = json!({"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}});
+    let city = dynamic("city", header, |_: Value, _: CallContext| async { Ok::<_, ToolError>(json!({"n": 1})) });
+    fixture.hub.register_all([asks.read_only(), city.read_only()]).unwrap();
+    let check = async |client: &McpClient,
+                       tool: &str,
+                       arguments: Value,
+                       headers: &[(&str, &str)],
+                       status: u16,
+                       expected: &str| {
+        let params = json!({"name": tool, "arguments": arguments});
+        let mut with_progress = params.clone();
+        with_progress["_meta"]["progressToken"] = 1.into();
+        let mut replies = Vec::new();
+        for params in [params, with_progress] {
+            let reply = client.send("POST", Some(&client.message("tools/call", params)), headers).await;
+            assert!(reply.text.contains(expected), "{tool}: {}", reply.text);
+            assert_eq!(reply.status, status, "{tool}: {}", reply.text);
+            replies.push((reply.header("content-type").to_owned(), reply.json()));
+        }
+        assert_eq!(replies[0], replies[1]);
+    };
+    let client = McpClient::modern(&fixture.router, "/mcp");
+    check(&client, "add", json!({"a": 1, "b": 2}), &[], 200, "\"resultType\":\"complete\"").await;
+    check(&client, "add", json!({"a": 1}), &[], 200, "\"isError\":true").await;
+    check(&client, "ad", json!({}), &[], 200, "did you mean `add`").await;
+    check(&client, "add", json!({"a": 1, "b": 2}), &[("mcp-name", "other")], 400, "-32020").await;
+    check(&client, "asks", json!({}), &[], 400, "\"elicitation\"").await;
+    check(&client, "city", json!({"city": "Rome"}), &[], 400, "missing Mcp-Param-City").await;
+    check(&client, "city", json!({"city": "Rome"}), &[("mcp-param-city", "Oslo")], 400, "does not match").await;
+    check(&client, "city", json!({"city": "Rome"}), &[("mcp-param-city", "Rome")], 200, "\"n\":1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_session_is_answered_alike_whether_or_not_its_client_can_be_asked() {
+    let fixture = api_fixture().await;
+    let reports = dynamic("reports", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+        context.log("warning", "hot");
+        context.progress_of(1.0, Some(2.0), "half");
+        // Past the time after which the response becomes a stream.
+        sleep(Duration::from_millis(700)).await;
+        Ok::<_, ToolError>(json!({"n": 1}))
+    });
+    fixture.hub.register(reports.read_only()).unwrap();
+    let session =
+        async |capabilities: Value| McpClient::modern(&fixture.router, "/mcp").can(capabilities).initialize().await;
+    let clients = [session(json!({})).await, session(json!({"elicitation": {}})).await];
+    let token = json!({"progressToken": 7});
+    for (params, expected) in [
+        (json!({"name": "add", "arguments": {"a": 1, "b": 2}}), "\"text\":\"3\""),
+        (json!({"name": "add", "arguments": {"a": 1}}), "\"isError\":true"),
+        (json!({"name": "ad"}), "did you mean `add`"),
+        (json!({"name": 7}), "-32602"),
+        (json!({"name": "reports", "arguments": {}, "_meta": token}), "\"n\":1"),
+    ] {
+        let mut replies = Vec::new();
+        for client in &clients {
+            let reply = client.post(&client.message("tools/call", params.clone())).await;
+            assert!(reply.text.contains(expected), "{params}: {}", reply.text);
+            let is_stream = reply.header("content-type") == "text/event-stream";
+            let messages = if is_stream { events(&reply.text) } else { vec![reply.json()] };
+            replies.push((reply.status, messages));
+        }
+        assert_eq!(replies[0], replies[1], "{params}");
+    }
 }
 
 #[tokio::test]

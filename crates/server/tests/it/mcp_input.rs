@@ -10,7 +10,7 @@ use toolhub_core::{
 use toolhub_server::{Scope, Server};
 
 use crate::{
-    support_api::{ApiFixture, api_fixture},
+    support_api::{ApiFixture, api_fixture, settings},
     support_listener::{make_key, settings_with_keys},
     support_mcp::{McpClient, events, next, text},
 };
@@ -260,4 +260,22 @@ async fn log_lines_are_sent_from_the_level_that_the_client_wants() {
     let meta = json!({"io.modelcontextprotocol/logLevel": "debug"});
     assert_eq!(lines(&modern, meta).await, ["a detail", "a warning"]);
     assert_eq!(modern.error("logging/setLevel", json!({"level": "error"})).await["code"], -32601);
+}
+
+#[tokio::test]
+async fn another_node_tells_the_client_to_start_a_suspended_call_again() {
+    let fixture = asking_fixture().await;
+    let other_node = Server::new(fixture.hub.clone(), fixture.store.clone(), settings()).router();
+    let client = |router| McpClient::modern(router, "/mcp").can(json!({"elicitation": {"form": {}}}));
+    let asked = client(&fixture.router).call("ask", json!({})).await;
+    let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    let answers = json!({key.as_str(): {"action": "accept", "content": {"name": "Ann"}}});
+    let again =
+        json!({"name": "ask", "arguments": {}, "inputResponses": answers, "requestState": asked["requestState"]});
+    let error = client(&other_node).error("tools/call", again.clone()).await;
+    let message = error["message"].as_str().unwrap();
+    assert!(error["code"] == -32602 && message.contains("start again"), "{error}");
+    assert!(message.contains("another node") && message.contains("`interrupted`"), "{error}");
+    let second = client(&fixture.router).result("tools/call", again).await;
+    assert_eq!(second["resultType"], "input_required", "its own node goes on: {second}");
 }

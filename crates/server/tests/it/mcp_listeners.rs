@@ -42,7 +42,7 @@ async fn failing_fixture(tools: usize, is_failing: &Arc<AtomicBool>) -> ApiFixtu
     });
     let more = (0..tools).map(|number| {
         dynamic(&format!("tool_{number:03}"), json!({"type": "object"}), |_: Value, _: CallContext| async {
-            Ok::<_, ToolError>(Value::Null)
+            Err::<Value, _>(ToolError::new("the wire is cut"))
         })
         .read_only()
     });
@@ -52,6 +52,10 @@ async fn failing_fixture(tools: usize, is_failing: &Arc<AtomicBool>) -> ApiFixtu
     let store = Arc::new(Memory::default());
     let hub = ToolHub::builder().shared_store(store.clone()).status(status).build().await.unwrap();
     hub.register_all(more.chain([flaky.read_only()])).unwrap();
+    // Records of other threads must not slow down those who listen.
+    for number in 0..tools {
+        hub.call(format!("tool_{number:03}"), json!({})).thread("another").await;
+    }
     let mut settings = settings();
     settings.mcp.max_sessions_per_caller = 10_000;
     let router = Server::new(hub.clone(), store.clone(), settings).router();

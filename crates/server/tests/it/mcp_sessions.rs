@@ -151,3 +151,41 @@ async fn an_unused_session_is_unloaded_after_five_minutes_and_goes_on_with_its_t
     listener.names().await;
     assert_eq!(loads(), 0, "it is in memory again, and one with an open stream stays there");
 }
+
+/// Lets the other node hear of changes.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_closed_on_one_node_is_closed_on_the_others() {
+    let fixture = api_fixture().await;
+    let other_node = Server::new(fixture.hub.clone(), fixture.store.clone(), settings()).router();
+    let client = McpClient::legacy(&fixture.router, "/mcp").await;
+    let elsewhere = McpClient { router: other_node, ..client.clone() };
+    client.call("look", json!({})).await;
+    assert_eq!(elsewhere.call("report", json!({})).await["isError"], false, "any node serves it, with its thread");
+    assert_eq!(client.send("DELETE", None, &[]).await.status, 204);
+    settle().await;
+    let closed = elsewhere.post(&elsewhere.message("tools/list", json!({}))).await;
+    closed.expect_problem(404, "session_not_found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sessions_of_a_caller_are_counted_over_all_nodes() {
+    let fixture = api_fixture().await;
+    let mut settings = settings();
+    settings.mcp.max_sessions_per_caller = 2;
+    let node = || Server::new(fixture.hub.clone(), fixture.store.clone(), settings.clone()).router();
+    let (one, two) = (node(), node());
+    let first = McpClient::legacy(&one, "/mcp").await;
+    McpClient::legacy(&two, "/mcp").await;
+    settle().await;
+    for router in [&one, &two] {
+        let full = McpClient::modern(router, "/mcp").post(&initialize_message(LEGACY)).await;
+        full.expect_problem(503, "overloaded");
+    }
+    assert_eq!(first.send("DELETE", None, &[]).await.status, 204);
+    settle().await;
+    McpClient::legacy(&two, "/mcp").await;
+}

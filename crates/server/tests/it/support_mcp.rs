@@ -60,6 +60,13 @@ impl McpClient {
         self.send("POST", Some(message), &[]).await
     }
 
+    /// Posts a text with the headers of a message, which it may resemble.
+    pub(crate) async fn post_text(&self, like: &Value, text: String) -> Reply {
+        let headers = self.all_headers(Some(like));
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        send(&self.router, "POST", &self.path, Some(text), &headers).await
+    }
+
     pub(crate) async fn send(&self, method: &str, message: Option<&Value>, more: &[(&str, &str)]) -> Reply {
         let headers = self.all_headers(message);
         let mut headers: Vec<(&str, &str)> =

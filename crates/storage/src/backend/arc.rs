@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 
-use super::{Backend, Batch, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
-use crate::seal::SealKey;
+use super::{Backend, Batch, LossReport, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
+use crate::{clock::Clock, seal::SealKey};
 use toolhub_types::timestamp::Timestamp;
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
@@ -47,6 +47,22 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn damage(&self) -> Option<String> {
         (**self).damage()
+    }
+
+    fn losses(&self, seen: usize) -> Vec<LossReport> {
+        (**self).losses(seen)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        (**self).warnings()
+    }
+
+    fn memory_pressure(&self) -> Option<f64> {
+        (**self).memory_pressure()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        (**self).clock()
     }
 
     fn is_write_behind(&self) -> bool {

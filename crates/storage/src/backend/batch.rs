@@ -20,7 +20,7 @@ pub enum Durability {
 }
 
 /// Precondition of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Expect {
     /// No precondition.
     Any,
@@ -31,7 +31,7 @@ pub enum Expect {
 }
 
 /// The operation on a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Stores this value and increments the version.
     Put {
@@ -66,7 +66,7 @@ pub enum Change {
 }
 
 /// One write.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Write {
     /// The table.
     pub table: Table,
@@ -81,14 +81,13 @@ pub struct Write {
 }
 
 /// Writes to one partition that are committed atomically.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Batch {
     /// The partition all writes go to.
     pub partition: Partition,
-    /// Stored with every row this batch puts. Random, so that no two batches share one.
+    /// Stored with every row this batch puts. Random, so that no two batches share one, except a batch and another attempt to commit it
+    /// with other preconditions or more writes.
     pub stamp: u64,
-    /// The writer's fencing token; a batch with a lower one than the partition has seen is refused.
-    pub fence: Option<u64>,
     /// The writes. No row may be written twice.
     pub writes: Vec<Write>,
     /// Commits only if the partition holds no rows but those that this batch writes.
@@ -101,14 +100,7 @@ impl Batch {
     /// An empty batch for a partition.
     #[must_use]
     pub fn new(partition: Partition) -> Self {
-        Self {
-            partition,
-            stamp: fastrand::u64(..),
-            fence: None,
-            writes: Vec::new(),
-            no_other_rows: false,
-            terms: BTreeMap::new(),
-        }
+        Self { partition, stamp: fastrand::u64(..), writes: Vec::new(), no_other_rows: false, terms: BTreeMap::new() }
     }
 
     /// Adds a write.
@@ -159,16 +151,5 @@ impl Batch {
             }
         }
         Ok(())
-    }
-
-    /// Checks the fence against the highest one its partition has seen. Returns the fence to record if it is higher.
-    ///
-    /// # Errors
-    /// [`Fenced`](StoreError::Fenced) if it is lower.
-    pub fn check_fence(&self, seen: u64) -> Result<Option<u64>, StoreError> {
-        match self.fence {
-            Some(given) if given < seen => Err(StoreError::Fenced { given, seen }),
-            fence => Ok(fence.filter(|given| *given > seen)),
-        }
     }
 }

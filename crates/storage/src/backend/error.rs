@@ -23,14 +23,6 @@ pub enum StoreError {
     /// The batch demands that its partition holds no other rows, and it does; nothing was written.
     #[error("the partition holds other rows")]
     OtherRows,
-    /// A writer with a higher fencing token has taken over this partition; nothing was written.
-    #[error("the fence {given} is lower than {seen}: another node has taken over")]
-    Fenced {
-        /// The fence of the batch.
-        given: u64,
-        /// The highest fence the partition has seen.
-        seen: u64,
-    },
     /// The batch is invalid, for example because it writes a row twice; nothing was written.
     #[error("the batch cannot be committed: {0}")]
     Refused(String),
@@ -81,9 +73,7 @@ impl From<StoreError> for CallError {
             StoreError::Damaged { table: Table::State, .. } => ErrorKind::StateUnreadable,
             StoreError::Conflict { .. } | StoreError::Damaged { .. } => ErrorKind::Internal,
             StoreError::Refused(_) | StoreError::OtherRows => ErrorKind::Internal,
-            StoreError::Fenced { .. } | StoreError::Unavailable(_) | StoreError::Unknown(_) => {
-                ErrorKind::StoreUnavailable
-            }
+            StoreError::Unavailable(_) | StoreError::Unknown(_) => ErrorKind::StoreUnavailable,
         };
         Self::new(kind).operator(error.to_string())
     }

@@ -128,16 +128,11 @@ impl Memory {
         let hash = self.hash(partition_key);
         let mut shard = self.shard_of(hash);
         let mut at = shard.find(hash, partition_key);
-        let seen = at.map_or(0, |at| shard.partition(at).fence());
-        let raised_fence = batch.check_fence(seen)?;
         for write in &batch.writes {
             shard.check_expectation(at, write, now)?;
         }
         if batch.no_other_rows && at.is_some_and(|at| shard.partition(at).has_other_rows(batch, now)) {
             return Err(StoreError::OtherRows);
-        }
-        if let Some(fence) = raised_fence {
-            shard.raise_fence(&mut at, partition_key, fence);
         }
         let bytes_before = shard.trimmable_bytes();
         let context = WriteContext { stamp: batch.stamp, floor: 0, now };

@@ -53,11 +53,15 @@ pub enum Table {
     McpServers,
     /// Sessions of MCP clients.
     McpSessions,
+    /// Usage of rate limits that several nodes share.
+    Rates,
+    /// What one node asks of another: to cancel a call or run, or to accept the result of an external call.
+    Requests,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -79,6 +83,8 @@ impl Table {
         Self::Messages,
         Self::McpServers,
         Self::McpSessions,
+        Self::Rates,
+        Self::Requests,
     ];
 
     /// The row id of a thread's open run in the table [`Runs`](Self::Runs). There is at most one, and a thread that
@@ -117,6 +123,8 @@ impl Table {
             Self::Messages => "messages",
             Self::McpServers => "mcp_servers",
             Self::McpSessions => "mcp_sessions",
+            Self::Rates => "rates",
+            Self::Requests => "requests",
         }
     }
 }
@@ -156,7 +164,7 @@ pub struct Row {
 }
 
 /// The version of a row, unique across removal and recreation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RowVersion {
     /// How often the row has been written since it was created.
     pub number: u64,

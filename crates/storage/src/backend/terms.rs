@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 const SEPARATOR: char = '\n';
 
 /// The index terms of one row. No term is empty or contains a line break.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Terms(SmolStr);
 
 impl Terms {

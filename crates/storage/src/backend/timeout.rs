@@ -9,9 +9,10 @@ use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
-use super::{Backend, Batch, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
+use super::{Backend, Batch, LossReport, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
 use crate::{
     backend::{StoreMeter, StoreMeters},
+    clock::Clock,
     latency::LatencyRecorder,
     seal::SealKey,
 };
@@ -100,6 +101,22 @@ impl Backend for TimeoutBackend {
 
     fn damage(&self) -> Option<String> {
         self.store.damage()
+    }
+
+    fn losses(&self, seen: usize) -> Vec<LossReport> {
+        self.store.losses(seen)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.store.warnings()
+    }
+
+    fn memory_pressure(&self) -> Option<f64> {
+        self.store.memory_pressure()
+    }
+
+    fn clock(&self) -> Option<Arc<dyn Clock>> {
+        self.store.clock()
     }
 
     fn is_write_behind(&self) -> bool {

@@ -44,12 +44,12 @@ pub async fn check<B: Backend>(make: impl AsyncFn() -> Arc<B>) {
 /// When the store breaks a promise; the message names it.
 pub async fn check_with<B: Backend>(make: impl AsyncFn() -> Arc<B>, other: Table) {
     batches::all_or_nothing(&*make().await).await;
+    batches::another_attempt_is_another_batch(&*make().await).await;
     batches::recreate_after_remove(&*make().await).await;
     batches::restored(&*make().await).await;
     batches::expired_rows_are_invisible(&*make().await).await;
     batches::touch_extends_expiry(&*make().await).await;
     batches::timestamps(&*make().await).await;
-    batches::fenced(&*make().await).await;
     batches::tenant_isolation(&*make().await).await;
     batches::without_other_rows(&*make().await).await;
     batches::sweep_limit(&*make().await).await;

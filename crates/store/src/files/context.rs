@@ -21,16 +21,9 @@ const MAX_SHOWN_CHARS: usize = 24;
 pub(super) struct Context {
     /// The text of the partition.
     pub(super) partition_key: Arc<str>,
-    pub(super) part: ContextPart,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum ContextPart {
-    /// The highest fence the partition has seen. No rows.
-    Fence,
     /// The common prefix of the row ids, up to and including the first `/`. An id without `/` has a context of its own, with
     /// the whole id as prefix. So sorting contexts also sorts the ids of a partition.
-    Rows(SmolStr),
+    pub(super) id_prefix: SmolStr,
 }
 
 /// The text of a partition that can hold states; `None` for all others.
@@ -55,20 +48,13 @@ pub(super) fn id_prefix(id: &str) -> &str {
 impl Context {
     /// The context of this row.
     pub(super) fn of_row(partition_key: &Arc<str>, id: &str) -> Self {
-        Self { partition_key: partition_key.clone(), part: ContextPart::Rows(id_prefix(id).into()) }
-    }
-
-    pub(super) fn fence(partition_key: &Arc<str>) -> Self {
-        Self { partition_key: partition_key.clone(), part: ContextPart::Fence }
+        Self { partition_key: partition_key.clone(), id_prefix: id_prefix(id).into() }
     }
 
     /// The folder and name of its file, without suffix.
     pub(super) fn stem(&self) -> String {
-        let (kind, prefix, state) = match &self.part {
-            ContextPart::Fence => (1, "", "fence"),
-            ContextPart::Rows(prefix) => (2, prefix.as_str(), prefix.trim_end_matches('/')),
-        };
-        let mut hex = digest::concat_sha256_hex([self.partition_key.as_bytes(), &[0, kind], prefix.as_bytes()]);
+        let state = self.id_prefix.trim_end_matches('/');
+        let mut hex = digest::concat_sha256_hex([self.partition_key.as_bytes(), &[0, 2], self.id_prefix.as_bytes()]);
         hex.truncate(32);
         let name = self.partition_key.splitn(3, '/').nth(2).unwrap_or_default();
         format!("{}/{}-{}-{hex}", &hex[..2], sanitize(name), sanitize(state))
@@ -125,8 +111,6 @@ mod tests {
             assert_ne!(file(one.0, one.1).to_lowercase(), file(other.0, other.1).to_lowercase());
         }
         assert_eq!(file("main/t/a", "cart/business"), file("main/t/a", "cart/0001"), "one context, one file");
-        let partition_key = "main/t/a".into();
-        assert_ne!(Context::fence(&partition_key).file(false), Context::of_row(&partition_key, "").file(false));
     }
 
     #[test]

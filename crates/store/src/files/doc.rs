@@ -1,4 +1,4 @@
-//! In-memory document of one file: the rows of a context, or a fence.
+//! In-memory document of one file: the rows of a context.
 //!
 //! In: rows to put or remove. Out: its rows, and the head with what a scan or sweep must know without reading the rows. A row
 //! caches its encoded text, so that rewriting a file concatenates texts instead of encoding all rows again.
@@ -31,7 +31,6 @@ pub(super) struct Doc {
     pub(super) context: Context,
     /// Incremented with every write to the store: of two files for one context, the one with the higher number is current.
     pub(super) write_seq: u64,
-    pub(super) fence: u64,
     rows: [BTreeMap<SmolStr, Arc<StoredRow>>; 3],
     bytes: usize,
 }
@@ -67,12 +66,12 @@ impl DocHead {
 
 impl Doc {
     pub(super) fn empty(context: Context) -> Self {
-        Self { context, write_seq: 0, fence: 0, rows: Default::default(), bytes: ROW_OVERHEAD_BYTES }
+        Self { context, write_seq: 0, rows: Default::default(), bytes: ROW_OVERHEAD_BYTES }
     }
 
-    /// A document without rows and fence needs no file.
+    /// A document without rows needs no file.
     pub(super) fn is_empty(&self) -> bool {
-        self.fence == 0 && self.rows.iter().all(BTreeMap::is_empty)
+        self.rows.iter().all(BTreeMap::is_empty)
     }
 
     /// Approximate memory use.

@@ -15,7 +15,7 @@ use toolhub_storage::{backend::Table, clock::Timestamp};
 use super::{
     QuarantinedFile,
     cache::Cache,
-    context::{Context, ContextPart},
+    context::Context,
     doc::{Doc, DocHead, NO_EXPIRY},
 };
 
@@ -140,9 +140,9 @@ impl Index {
         &self,
         partition_key: &Arc<str>,
     ) -> impl DoubleEndedIterator<Item = (&Context, &FileEntry)> {
-        let first = Context { partition_key: partition_key.clone(), part: ContextPart::Rows(SmolStr::default()) };
+        let first = Context { partition_key: partition_key.clone(), id_prefix: SmolStr::default() };
         // A text with NUL appended is the immediate successor of the text.
-        let end = Context { partition_key: format!("{partition_key}\0").into(), part: ContextPart::Fence };
+        let end = Context { partition_key: format!("{partition_key}\0").into(), id_prefix: SmolStr::default() };
         self.contexts.range(first..end)
     }
 

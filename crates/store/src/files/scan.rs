@@ -12,7 +12,7 @@ use toolhub_storage::{
 };
 
 use super::{
-    context::{self, Context, ContextPart},
+    context::{self, Context},
     doc::{Doc, StoredRow, table_index},
     document_store::{Content, DocumentStore, View},
     index::{Index, StateKey},
@@ -123,8 +123,7 @@ impl<'a> ScanWindow<'a> {
 
     /// Whether a context may have rows in the range, judging by its id prefix.
     fn may_hold(&self, context: &Context) -> bool {
-        let ContextPart::Rows(id_prefix) = &context.part else { return false };
-        let prefix = self.scan.prefix.as_str();
+        let (id_prefix, prefix) = (&context.id_prefix, self.scan.prefix.as_str());
         context.partition_key.starts_with(&self.partition_prefix)
             && (id_prefix.starts_with(prefix) || prefix.starts_with(id_prefix.as_str()))
     }

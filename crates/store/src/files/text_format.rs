@@ -18,7 +18,6 @@ use toolhub_storage::{
 pub(super) use read::{DecodeError, FileHead, decode, decode_head, decode_prefix};
 
 use super::{
-    context::ContextPart,
     doc::{Doc, NO_EXPIRY, TABLES},
     json_text::{self, ValueEncoding},
 };
@@ -57,12 +56,9 @@ fn encode_head(doc: &Doc, compressed: bool) -> String {
     let _ = write!(out, ",\n  \"tenant\": {}", json_text::quote(tenant.unwrap_or_default()));
     let field = if kind == Some("t") { "thread" } else { "shared" };
     let _ = write!(out, ",\n  \"{field}\": {}", json_text::quote(name));
-    let _ = match &context.part {
-        ContextPart::Fence => write!(out, ",\n  \"fence\": {}", doc.fence),
-        ContextPart::Rows(prefix) => match prefix.strip_suffix('/') {
-            Some(state) => write!(out, ",\n  \"state\": {}", json_text::quote(state)),
-            None => write!(out, ",\n  \"row\": {}", json_text::quote(prefix)),
-        },
+    let _ = match context.id_prefix.strip_suffix('/') {
+        Some(state) => write!(out, ",\n  \"state\": {}", json_text::quote(state)),
+        None => write!(out, ",\n  \"row\": {}", json_text::quote(&context.id_prefix)),
     };
     let _ =
         write!(out, ",\n  \"codec\": \"json\",\n  \"compression\": \"{}\"", if compressed { "zstd" } else { "none" });
@@ -183,14 +179,12 @@ mod tests {
     #[test]
     fn a_file_is_read_back_to_the_last_byte() {
         let partition_key: Arc<str> = "main/h/a/b\u{0}".into();
-        let mut fence = Doc::empty(Context::fence(&partition_key));
-        fence.fence = 5;
         let mut loose = Doc::empty(Context::of_row(&partition_key, "loose"));
         loose.put(Table::State, "loose".into(), test_row(b"x", 1, None), Terms::NONE);
-        for doc in [doc(), fence, loose] {
+        for doc in [doc(), loose] {
             let text = full_text(&doc);
             let decoded = decode(text.as_bytes()).unwrap();
-            assert_eq!((decoded.write_seq, decoded.fence, &decoded.context), (doc.write_seq, doc.fence, &doc.context));
+            assert_eq!((decoded.write_seq, &decoded.context), (doc.write_seq, &doc.context));
             for table in TABLES {
                 let rows = |doc: &Doc| {
                     doc.rows(table)

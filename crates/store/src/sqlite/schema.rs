@@ -27,7 +27,7 @@ pub(super) type Migration = &'static str;
 /// and scans of one partition, `by_id` scans over several, `by_end` sweeps. `terms` is the text of a row's index terms; `by_id`
 /// has it too, because in `rows` it is behind the record, which may be long. `term_blocks` says which blocks of ids have rows
 /// with a term (`term_block.rs`; its number of characters is also here). An entry without such a row does no harm; the entries
-/// of a block go with its last row.
+/// of a block go with its last row. `fences` is no longer used.
 pub(super) const MIGRATIONS: &[Migration] = &[
     "
     CREATE TABLE rows (

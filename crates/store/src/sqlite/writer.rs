@@ -38,7 +38,7 @@ use term_block_cache::TermBlockCache;
 use write_connection::WriteConnection;
 
 /// Maximum number of jobs per transaction.
-const MAX_GROUP_SIZE: usize = 256;
+const MAX_GROUP_SIZE: usize = 512;
 /// SQLite limits a row to 10^9 bytes; this leaves room for the other columns.
 const MAX_VALUE_BYTES: usize = 999_000_000;
 /// The writer waits at most this fraction of a sync's duration for more jobs to join a group.

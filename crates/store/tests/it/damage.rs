@@ -29,7 +29,6 @@ async fn fill(store: &Sqlite) {
         writes.push(put("other", b"value"));
         commit(store, &format!("t{t}"), writes).await.unwrap();
     }
-    store.commit(Batch { fence: Some(3), ..Batch::new(thread("t0")) }, NOW).await.unwrap();
 }
 
 fn corrupt_row(path: &Path, sql: &str) {

@@ -87,10 +87,6 @@ fn operations() -> Vec<(&'static str, Option<Batch>)> {
         ("one removed", batch(vec![removal("a/x")])),
         ("several", batch(vec![put("a/x", b"2"), put("new/x", b"2"), in_table(Table::History, put("b/2", b"2"))])),
         ("some added and some removed", batch(vec![removal("a/x"), put("new/x", b"2"), put("b/x", b"2")])),
-        (
-            "a fence",
-            Some(Batch { fence: Some(3), writes: vec![put("a/x", b"2")], stamp: 5, ..Batch::new(thread("t")) }),
-        ),
         ("one replaced, kill-safe", batch(vec![kill_safe(put("a/x", b"2"))])),
         ("several, kill-safe", batch(vec![kill_safe(put("a/x", b"2")), kill_safe(put("b/x", b"2"))])),
         ("a sweep", None),
@@ -189,8 +185,7 @@ fn random_batch(random: &mut Rng, number: u64, durability: Option<Durability>) -
         };
         writes.push(Write { table, durability, ..write });
     }
-    let fence = (random.u8(0..8) == 0).then_some(number);
-    Batch { writes, fence, stamp: number, ..Batch::new(thread(["t", "u"][random.usize(0..2)])) }
+    Batch { writes, stamp: number, ..Batch::new(thread(["t", "u"][random.usize(0..2)])) }
 }
 
 /// Repeatedly commits batches until the process stops or the power fails, and checks the contents after each restart.

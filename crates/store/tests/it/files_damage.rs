@@ -6,14 +6,14 @@ use std::{
 };
 
 use fastrand::Rng;
-use toolhub_storage::backend::{Backend, Batch, Expect, Scan, Scope, StoreError, Table, Write};
+use toolhub_storage::backend::{Backend, Expect, Scan, Scope, StoreError, Table, Write};
 use toolhub_store::{
     Files,
     files::{OpenError, Options},
 };
 use toolhub_testkit::{TempFolder, soak};
 
-use crate::fixtures::{NOW, commit, get, put, thread};
+use crate::fixtures::{NOW, commit, get, put};
 
 const CONTEXTS: usize = 24;
 /// Number of files damaged per round.
@@ -219,23 +219,6 @@ async fn files_that_are_not_ours_are_set_aside_or_left_alone() {
     let store = Files::open(&path, Options::default()).unwrap();
     fs::remove_file(&files[7]).unwrap();
     assert!(matches!(read_value(&store, 7).await, Err(StoreError::Damaged { .. })));
-}
-
-#[tokio::test]
-async fn a_damaged_fence_lets_nobody_pass_who_has_one() {
-    let folder = TempFolder::in_memory();
-    let path = folder.join("state");
-    let fenced = |fence| Batch { fence: Some(fence), ..Batch::new(thread("t")) };
-    let store = Files::open(&path, Options::default()).unwrap();
-    store.commit(fenced(5), NOW).await.unwrap();
-    drop(store);
-    let subfolder = fs::read_dir(path.join("contexts")).unwrap().next().unwrap().unwrap().path();
-    let file = fs::read_dir(subfolder).unwrap().next().unwrap().unwrap().path();
-    let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("\"fence\": 5", "\"fence\": 3")).unwrap();
-    let store = Files::open(&path, Options::default()).unwrap();
-    assert!(matches!(store.commit(fenced(9), NOW).await, Err(StoreError::Unavailable(_))));
-    assert_eq!(commit(&store, "t", vec![put("a/b", b"1")]).await, Ok(vec![1]), "a batch without a fence passes");
 }
 
 /// A file of a later version, as far as this version can know it: its head has a valid checksum.

@@ -3,6 +3,7 @@
 
 mod backup;
 mod contract;
+mod copy;
 mod damage;
 mod failpoints;
 mod files;
@@ -16,6 +17,8 @@ mod full_store;
 mod kill;
 mod lock;
 mod power_loss;
+#[cfg(feature = "redis")]
+mod redis;
 mod simulated_disk;
 mod store_equivalence;
 mod vfs;

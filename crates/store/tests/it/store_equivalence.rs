@@ -1,4 +1,4 @@
-//! All stores return the same results: random programs run on memory, files and SQLite.
+//! All stores return the same results: random programs run on memory, files, SQLite, and Redis with one bucket and with many.
 //!
 //! With `TOOLHUB_SOAK` set thirty times as many programs are run.
 
@@ -38,26 +38,52 @@ struct Stores {
     folder: TempFolder,
     disk: SimulatedDisk,
     memory: Arc<Memory>,
-    /// SQLite and, for the tables of states, files; reopened from time to time.
-    on_disk: Vec<Arc<dyn Backend>>,
+    /// SQLite, for the tables of states files, and if there is a server Redis; reopened from time to time.
+    persistent: Vec<Arc<dyn Backend>>,
+    #[cfg(feature = "redis")]
+    redis: Option<Arc<toolhub_testkit::RedisServer>>,
 }
 
 impl Stores {
     fn new(tables: &'static [Table]) -> Self {
         let (folder, disk) = (TempFolder::in_memory(), SimulatedDisk::default());
-        let mut stores = Self { tables, folder, disk, memory: Arc::new(Memory::new()), on_disk: Vec::new() };
+        let mut stores = Self {
+            tables,
+            folder,
+            disk,
+            memory: Arc::new(Memory::new()),
+            persistent: Vec::new(),
+            #[cfg(feature = "redis")]
+            redis: None,
+        };
         stores.open(false);
         stores
     }
 
     fn open(&mut self, compression: bool) {
-        self.on_disk.clear();
-        self.on_disk.push(Arc::new(open(&self.folder.join("store.db"))));
+        self.persistent.clear();
+        self.persistent.push(Arc::new(open(&self.folder.join("store.db"))));
         if self.tables == STATE_TABLES {
             let options = files::Options { compression, backups: None };
             let files = Files::open_on(self.folder.join("files"), options, Arc::new(self.disk.clone())).unwrap();
-            self.on_disk.push(Arc::new(files));
+            self.persistent.push(Arc::new(files));
         }
+        #[cfg(feature = "redis")]
+        if let Some(server) = &self.redis {
+            use crate::redis::fixtures;
+            for buckets in [1, 64] {
+                // The name of the folder is different for each set of stores.
+                let prefix = format!("{}-{buckets}", self.folder.text());
+                self.persistent.push(fixtures::open(fixtures::options(server).prefix(prefix).buckets(buckets)));
+            }
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    fn with_redis(tables: &'static [Table], server: &Arc<toolhub_testkit::RedisServer>) -> Self {
+        let mut stores = Self { redis: Some(server.clone()), ..Self::new(tables) };
+        stores.open(false);
+        stores
     }
 
     /// Sends a request to all stores, asserts that the results are equal, and returns the result.
@@ -68,11 +94,12 @@ impl Stores {
         request: impl AsyncFn(&dyn Backend) -> T,
     ) -> T {
         let expected = request(&*self.memory).await;
-        for (store, name) in self.on_disk.iter().zip(["SQLite", "files"]) {
+        for store in &self.persistent {
             assert_eq!(
                 request(&**store).await,
                 expected,
-                "{name} and memory differ at program and step {place:?}: {description:?}"
+                "{} and memory differ at program and step {place:?}: {description:?}",
+                store.name()
             );
         }
         expected
@@ -98,7 +125,6 @@ fn table(random: &mut Rng, tables: &[Table]) -> Table {
 
 fn batch(random: &mut Rng, tables: &[Table], known_versions: &[RowVersion], now: Timestamp) -> Batch {
     let mut batch = Batch { stamp: random.u64(..), ..Batch::new(partition(random)) };
-    batch.fence = (random.u8(0..6) == 0).then(|| random.u64(1..4));
     for _ in 0..random.usize(0..5) {
         let expires = (random.u8(0..3) == 0).then(|| now + Duration::from_millis(random.u64(0..3_000)));
         let value: Arc<[u8]> = match random.u8(0..4) {
@@ -192,11 +218,15 @@ async fn compare(stores: &mut Stores, seed: u64) {
 }
 
 async fn compare_programs(tables: &'static [Table], count: u64) {
+    compare_programs_on(count, || Stores::new(tables)).await;
+}
+
+async fn compare_programs_on(count: u64, make: impl Fn() -> Stores) {
     let seed = fastrand::u64(..);
-    let mut stores = Stores::new(tables);
+    let mut stores = make();
     for program in 0..programs(count) {
-        if program % 25 == 0 {
-            stores = Stores::new(tables);
+        if program > 0 && program % 25 == 0 {
+            stores = make();
         }
         compare(&mut stores, seed.wrapping_add(program)).await;
     }
@@ -210,4 +240,12 @@ async fn memory_files_and_sqlite_give_the_same_answers_to_every_program() {
 #[tokio::test]
 async fn memory_and_sqlite_find_the_same_rows_by_id_in_all_partitions() {
     compare_programs(INDEXED_TABLES, 500).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_sqlite_and_redis_give_the_same_answers_to_every_program() {
+    let server = Arc::new(toolhub_testkit::RedisServer::start());
+    compare_programs_on(100, || Stores::with_redis(STATE_TABLES, &server)).await;
+    compare_programs_on(100, || Stores::with_redis(INDEXED_TABLES, &server)).await;
 }

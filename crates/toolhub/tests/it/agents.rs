@@ -3,6 +3,7 @@
 mod bounds;
 mod external_calls;
 mod model_loop;
+mod nodes;
 mod restarts;
 mod scripted_model;
 mod store_failures;

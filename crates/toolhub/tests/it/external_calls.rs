@@ -270,8 +270,8 @@ async fn a_call_whose_process_died_is_interrupted_and_takes_no_result() {
     let (tool, script) = scripted("it", []);
     let builder = ToolHub::builder().clock(TestClock::new()).shared_store(store);
     let hub = builder.tool(tool.idempotent().rerun_interrupted()).build().await.unwrap();
-    let on_other_node = hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await;
-    assert_eq!(on_other_node, Err(ReportError::OnOtherNode), "the hub that runs it must get the report");
+    let too_late = hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await;
+    assert_eq!(too_late, Err(ReportError::Late), "the hub that runs it must get the report");
     let end = hub.wait_for_call(&default_tenant(), id).await.unwrap().unwrap().outcome.unwrap();
     end.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
     assert_eq!(hub.report_external_result(&default_tenant(), id, Ok(json!(1))).await, Err(ReportError::Late));

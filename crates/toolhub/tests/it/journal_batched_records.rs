@@ -9,7 +9,7 @@ use std::{
 };
 
 use toolhub::{
-    BoxFuture, CallQuery, Sqlite, Status,
+    BoxFuture, CallQuery, ReadOnlyCalls, Sqlite, Status,
     backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
     prelude::*,
@@ -114,6 +114,45 @@ async fn a_plain_read_leaves_one_record_within_fifty_milliseconds() {
     assert_eq!(record.outcome.unwrap(), bad);
     assert_eq!((hub.journal_stats().written, hub.journal_stats().dropped), (2, 0));
     assert_eq!(hub.call_record(&Tenant::new("other").unwrap(), bad.id).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_chosen_plain_reads_are_recorded() {
+    for (recorded, expected) in [(ReadOnlyCalls::All, 3), (ReadOnlyCalls::Failed, 1), (ReadOnlyCalls::None, 0)] {
+        let store: Arc<BatchCountingStore> = Arc::default();
+        let steps =
+            [ScriptStep::Fail(ToolError::new("no")), ScriptStep::Return(json!(1)), ScriptStep::Return(json!(2))];
+        let (read, write) = (scripted("read", steps).0.read_only(), scripted("write", []).0);
+        let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).read_only_calls(recorded);
+        let hub = hub.tools([read, write]).build().await.unwrap();
+        for _ in 0..3 {
+            hub.call("read", json!({})).thread("t").await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(count_call_rows(&*store).await, expected, "{recorded:?}");
+        let written = hub.call("write", json!({})).thread("t").await;
+        let keyed = hub.call("read", json!({})).thread("t").idempotency_key("k").await;
+        for call in [written, keyed] {
+            assert!(hub.call_record(&default_tenant(), call.id).await.unwrap().is_some(), "{recorded:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_read_that_its_caller_drops_leaves_a_cancelled_record() {
+    let store: Arc<BatchCountingStore> = Arc::default();
+    let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
+    let endless = dynamic("endless", json!({"type": "object"}), |_: Value, _: CallContext| async {
+        std::future::pending::<Result<Value, ToolError>>().await
+    });
+    let hub = hub.tool(endless.read_only()).build().await.unwrap();
+    let call = async { hub.call("endless", json!({"n": 1})).timeout(Duration::from_secs(60)).await };
+    assert!(tokio::time::timeout(Duration::from_millis(10), call).await.is_err());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let page = hub.calls(&default_tenant(), &CallQuery::default()).await.unwrap();
+    let [record] = &page.calls[..] else { panic!("{page:?}") };
+    assert_eq!((record.status, &record.arguments), (Status::Cancelled, &json!({"n": 1})));
+    assert_eq!(record.outcome.as_ref().unwrap().attempts, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -221,3 +221,27 @@ async fn what_cannot_be_opened_is_reported_and_settings_without_effect_are_refus
         assert!(refused.contains(field), "{field}: {refused}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_are_on_the_redis_server_in_the_database_and_under_the_prefix_that_the_owner_says() {
+    let server = toolhub_testkit::RedisServer::start();
+    let config = |database: u32, prefix: &str| StateManagerConfig {
+        manager_type: Some(ManagerType::Distributed),
+        redis_url: Some(server.url()),
+        redis_prefix: prefix.into(),
+        redis_db: database,
+        ..Default::default()
+    };
+    let build = |config| builder(config, BusinessStateConfig::default()).build();
+    for (database, prefix, expected) in
+        [(0, "tool_state", 1), (0, "tool_state", 2), (0, "mine", 1), (3, "tool_state", 1), (3, "tool_state", 2)]
+    {
+        let hub = build(config(database, prefix)).await.unwrap();
+        add(&hub).await;
+        assert_eq!(version(&hub).await, Some(expected), "{database} {prefix}");
+        close(hub).await;
+    }
+    let wrong = StateManagerConfig { redis_url: Some("localhost".into()), ..config(0, "tool_state") };
+    let refused = build(wrong).await.unwrap_err().to_string();
+    assert!(refused.contains("redis_url"), "{refused}");
+}

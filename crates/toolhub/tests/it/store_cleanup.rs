@@ -29,10 +29,12 @@ impl SweptStore {
         self.sweeps.load(Ordering::Relaxed)
     }
 
-    /// How many rows there are, expired ones included, besides those of threads, which do not expire.
+    /// How many rows there are, expired ones included, besides those of threads and nodes, which stay.
     async fn count_rows(&self, long_ago: Timestamp) -> usize {
         let mut rows = 0;
-        for table in Table::ALL.into_iter().filter(|table| *table != Table::Threads) {
+        for table in
+            Table::ALL.into_iter().filter(|table| !matches!(table, Table::Threads | Table::Nodes | Table::Events))
+        {
             rows += self.memory.scan(Scan::new(table, Scope::All), long_ago).await.unwrap().rows.len();
         }
         rows

@@ -24,6 +24,8 @@ fn shop_builder(store: &Arc<Memory>) -> HubBuilder {
     ToolHub::builder()
         .clock(TestClock::new())
         .shared_store(store.clone())
+        // Weeks pass in these tests.
+        .node_timeout(DAY)
         .tool(tool("add", add).read_only())
         .tool(tool("add_to_cart", add_to_cart))
 }

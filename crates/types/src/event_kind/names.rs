@@ -5,7 +5,7 @@ use crate::ids::RunId;
 
 impl EventKind {
     /// The names of all events, in the order of the variants.
-    pub const NAMES: [&'static str; 28] = [
+    pub const NAMES: [&'static str; 31] = [
         "tool.registered",
         "tool.unregistered",
         "hub.initialized",
@@ -33,6 +33,9 @@ impl EventKind {
         "config.reloaded",
         "mcp.server.connected",
         "mcp.server.disconnected",
+        "store.lost",
+        "node.joined",
+        "node.left",
         "stream.reset",
     ];
 
@@ -46,6 +49,9 @@ impl EventKind {
                 | Self::ConfigReloaded { .. }
                 | Self::ServerConnected { .. }
                 | Self::ServerDisconnected { .. }
+                | Self::StoreLost { .. }
+                | Self::NodeJoined { .. }
+                | Self::NodeLeft { .. }
         )
     }
 
@@ -100,6 +106,9 @@ impl EventKind {
             Self::ConfigReloaded { .. } => "config.reloaded",
             Self::ServerConnected { .. } => "mcp.server.connected",
             Self::ServerDisconnected { .. } => "mcp.server.disconnected",
+            Self::StoreLost { .. } => "store.lost",
+            Self::NodeJoined { .. } => "node.joined",
+            Self::NodeLeft { .. } => "node.left",
             Self::StreamReset => "stream.reset",
         }
     }

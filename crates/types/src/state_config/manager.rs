@@ -44,11 +44,10 @@ pub struct StateManagerConfig {
 }
 
 impl StateManagerConfig {
-    /// The non-default settings that are not implemented. Callers must refuse them: accepted silently, they would have no effect.
-    pub fn unsupported_settings(&self) -> Vec<&'static str> {
+    /// The non-default settings that only a distributed manager supports.
+    pub fn redis_only_settings(&self) -> Vec<&'static str> {
         let defaults = Self::default();
         let settings = [
-            (self.manager_type == Some(ManagerType::Distributed), "manager_type = distributed"),
             (self.redis_url.is_some(), "redis_url"),
             (self.redis_prefix != defaults.redis_prefix, "redis_prefix"),
             (self.redis_db != defaults.redis_db, "redis_db"),
@@ -81,6 +80,10 @@ impl StateManagerConfig {
                     "cleanup_interval",
                     "cleanup would run without pause; use at least a millisecond, or `auto_cleanup = false`",
                 ),
+            ),
+            (
+                self.manager_type == Some(ManagerType::Distributed) && self.redis_url.is_none(),
+                ("redis_url", "a distributed manager needs the URL of its server, such as `redis://localhost:6379`"),
             ),
             (
                 is_session && self.session_timeout.as_millis() == 0,

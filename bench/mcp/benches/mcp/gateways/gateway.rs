@@ -7,6 +7,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use toolhub::ReadOnlyCalls;
+
 use super::{bare_proxy, hub};
 use crate::server::{Server, Transport, VARIABLE};
 
@@ -20,6 +22,8 @@ const FASTMCP_VARIABLE: &str = "TOOLHUB_BENCH_FASTMCP_PYTHON";
 pub(super) enum Kind {
     Hub {
         is_modern: bool,
+        /// Whether it records calls that only read.
+        records: bool,
     },
     /// Passes calls on with the SDK, and does nothing else.
     BareProxy {
@@ -41,13 +45,15 @@ impl Kind {
 
     /// Whether its clients speak the protocol without sessions.
     pub(super) fn is_modern(self) -> bool {
-        matches!(self, Self::Hub { is_modern: true } | Self::BareProxy { is_modern: true })
+        matches!(self, Self::Hub { is_modern: true, .. } | Self::BareProxy { is_modern: true })
     }
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Hub { is_modern: false } => "toolhub, on SQLite",
-            Self::Hub { is_modern: true } => "toolhub, on SQLite, 2026-07-28",
+            Self::Hub { is_modern: false, records: true } => "toolhub, on SQLite",
+            Self::Hub { is_modern: true, records: true } => "toolhub, on SQLite, 2026-07-28",
+            Self::Hub { is_modern: false, records: false } => "toolhub, read_only_calls = \"none\"",
+            Self::Hub { is_modern: true, records: false } => "toolhub, read_only_calls = \"none\", 2026-07-28",
             Self::BareProxy { is_modern: false } => "bare rmcp proxy",
             Self::BareProxy { is_modern: true } => "bare rmcp proxy, 2026-07-28",
             Self::McpProxy => "mcp-proxy 0.6.0",
@@ -80,7 +86,8 @@ pub(super) struct Gateway {
 impl Gateway {
     pub(super) fn start(kind: Kind, server: &Server) -> Self {
         let (mut command, port) = match kind {
-            Kind::Hub { .. } => (of_this_program(server, "hub"), None),
+            Kind::Hub { records: true, .. } => (of_this_program(server, "hub"), None),
+            Kind::Hub { records: false, .. } => (of_this_program(server, "hub_without_records"), None),
             Kind::BareProxy { .. } => (of_this_program(server, "bare_proxy"), None),
             Kind::McpProxy => mcp_proxy(server),
             Kind::FastMcp => fastmcp(server),
@@ -163,13 +170,14 @@ fn free_port() -> u16 {
 pub(crate) fn run_if_requested() -> bool {
     let kind = env::var(VARIABLE).unwrap_or_default();
     let upstream = env::var(UPSTREAM_VARIABLE).ok();
-    if !["hub", "bare_proxy"].contains(&kind.as_str()) {
+    if !["hub", "hub_without_records", "bare_proxy"].contains(&kind.as_str()) {
         return false;
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     match kind.as_str() {
-        "hub" => runtime.block_on(hub::serve(upstream)),
+        "hub" => runtime.block_on(hub::serve(upstream, ReadOnlyCalls::All)),
+        "hub_without_records" => runtime.block_on(hub::serve(upstream, ReadOnlyCalls::None)),
         _ => runtime.block_on(bare_proxy::serve(upstream)),
     }
     true

@@ -1,9 +1,9 @@
-//! The hub as a gateway: as `toolhub serve` runs it, with its calls recorded in SQLite.
+//! The hub as a gateway: as `toolhub serve` runs it, with its calls recorded in SQLite, or without records of those that only read.
 
 use std::{env, path::PathBuf, sync::Arc};
 
 use toolhub::{
-    Sqlite, ToolHub,
+    ReadOnlyCalls, Sqlite, ToolHub,
     backend::Backend,
     mcp::McpServer,
     server::{Server, Settings},
@@ -11,15 +11,15 @@ use toolhub::{
 
 use crate::server::VARIABLE;
 
-pub(super) async fn serve(upstream: Option<String>) {
+pub(super) async fn serve(upstream: Option<String>, recorded: ReadOnlyCalls) {
     let folder = Folder::new();
     let store: Arc<dyn Backend> = Arc::new(Sqlite::open(folder.0.join("bench.db"), Default::default()).unwrap());
     let source = match upstream {
         Some(url) => McpServer::http("bench", url).allow_host("127.0.0.1"),
         None => McpServer::stdio("bench", env::current_exe().unwrap()).env(VARIABLE, "stdio"),
     };
-    let hub = ToolHub::builder().shared_store(store.clone()).source(source.trust().source().unwrap());
-    let hub = hub.build().await.unwrap();
+    let hub = ToolHub::builder().shared_store(store.clone()).read_only_calls(recorded);
+    let hub = hub.source(source.trust().source().unwrap()).build().await.unwrap();
     let mut settings = Settings::default();
     settings.port = 0;
     let bound = Server::new(hub, store, settings).bind().await.unwrap();

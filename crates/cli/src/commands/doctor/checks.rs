@@ -15,7 +15,7 @@ use toolhub::{
 use super::{Check, CheckStatus};
 use crate::{
     client::{Remote, Request},
-    config,
+    config::{self, Backend, StoreHandle},
     exit::Exit,
     local_hub::LocalHub,
     session::Session,
@@ -46,6 +46,7 @@ pub(super) async fn run_all(session: &Session) -> Vec<Check> {
             }
             checks.extend(check_permissions(&local));
             checks.extend(check_store(&local, is_running));
+            checks.extend(check_seal_secret(&local));
         }
     }
     checks
@@ -212,8 +213,29 @@ fn is_world_readable(_: &Path) -> bool {
     false
 }
 
+/// Whether several nodes can use the store without losing calls with secrets.
+fn check_seal_secret(local: &LocalHub) -> Option<Check> {
+    let Backend::Redis(server) = &local.loaded.config.store.backend else { return None };
+    let check = Check::new("store secrets", CheckStatus::Warn, "nodes cannot read each other's secrets and forms");
+    (!server.has_seal_secret()).then(|| check.fix("set the same `store.redis.seal_secret` on each node"))
+}
+
+/// Opens a store in Redis, which checks its server, and closes it again.
+fn check_redis(local: &LocalHub) -> Check {
+    match local.loaded.config.store.open() {
+        Ok(StoreHandle::Redis(store)) if !store.warnings().is_empty() => {
+            Check::new("store", CheckStatus::Warn, store.warnings().join("; "))
+        }
+        Ok(_) => Check::new("store", CheckStatus::Pass, "the Redis server keeps what it acknowledges"),
+        Err(error) => Check::new("store", CheckStatus::Fail(Exit::Unreachable), error.to_string()),
+    }
+}
+
 /// Opens the store, which verifies its integrity, and closes it again.
 fn check_store(local: &LocalHub, is_running: bool) -> Option<Check> {
+    if let Backend::Redis(_) = local.loaded.config.store.backend {
+        return Some(check_redis(local));
+    }
     let Some(path) = local.store_path() else {
         return Some(
             Check::new("store", CheckStatus::Warn, "records are kept in memory and lost when the process ends")

@@ -27,6 +27,13 @@ pub(crate) struct State {
     pub(crate) persistence_format: Format,
     /// Whether the persistent manager compresses what it writes.
     pub(crate) compression: bool,
+    /// Address of the Redis server of the distributed manager, as in `store.url`. Its login and TLS are those of [store.redis].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) redis_url: Option<String>,
+    /// With the distributed manager: what all keys begin with.
+    pub(crate) redis_prefix: String,
+    /// With the distributed manager: number of the database. 0 leaves that of `redis_url`.
+    pub(crate) redis_db: u32,
     /// Whether every thread has its own states. If not, all threads of a tenant share them.
     pub(crate) session_isolation: bool,
     /// With the session manager: maximum number of states per thread.
@@ -71,6 +78,8 @@ pub(crate) enum Manager {
     Persistent,
     /// In memory; removed when a thread has been unused for `session_timeout`.
     Session,
+    /// On the Redis server of `redis_url`, separate from the hub's own store.
+    Distributed,
 }
 
 /// Storage format of the persistent manager.
@@ -96,6 +105,9 @@ impl Default for State {
             persistence_path: manager.persistence_path.display().to_string(),
             persistence_format: Format::default(),
             compression: manager.compression,
+            redis_url: manager.redis_url,
+            redis_prefix: manager.redis_prefix,
+            redis_db: manager.redis_db,
             session_isolation: manager.session_isolation,
             max_states_per_session: to_u32(manager.max_states_per_session),
             session_timeout: PositiveDuration(manager.session_timeout),

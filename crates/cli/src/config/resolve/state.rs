@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use toolhub::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig};
+use toolhub::{BusinessStateConfig, ManagerType, PersistenceFormat, StateManagerConfig, redis};
 
 use super::{
     super::{
         raw::{self, Format, Manager},
         tree::Path,
     },
-    Diagnostics, to_usize,
+    Backend, Diagnostics, Store,
+    store::{self, RedisServer},
+    to_usize,
 };
 
 /// State of tools: where it is stored, its size limits, and how conflicting writes are resolved.
@@ -19,6 +21,20 @@ pub(crate) struct State {
     pub(crate) business: BusinessStateConfig,
     /// Whether the hub or a tool uses the persistent manager, which has its own store.
     pub(crate) on_disk: bool,
+    /// The server of the distributed manager, if the hub or a tool uses it.
+    pub(crate) redis: Option<RedisServer>,
+}
+
+/// Whether the hub or a tool uses this manager.
+pub(super) fn uses(raw: &raw::State, tools: &BTreeMap<String, raw::Tool>, manager: ManagerType) -> bool {
+    let of_hub = raw.manager_type.map(|raw| match raw {
+        Manager::Memory => ManagerType::Memory,
+        Manager::Persistent => ManagerType::Persistent,
+        Manager::Session => ManagerType::Session,
+        Manager::Distributed => ManagerType::Distributed,
+    });
+    let of_tool = |tool: &raw::Tool| tool.config.state.manager_type.map(ManagerType::from);
+    of_hub == Some(manager) || tools.values().any(|tool| tool.enabled && of_tool(tool) == Some(manager))
 }
 
 /// Keys that only the persistent manager uses, if they differ from their defaults.
@@ -41,13 +57,24 @@ fn persistent_only_keys(raw: &raw::State) -> Vec<&'static str> {
 pub(super) fn resolve(
     raw: &raw::State,
     tools: &BTreeMap<String, raw::Tool>,
+    store: (&raw::Store, &Store),
     diagnostics: &mut Diagnostics<'_>,
 ) -> State {
     let at = |key| Path::of(["state", key]);
-    let on_disk = raw.manager_type == Some(Manager::Persistent)
-        || tools.values().any(|tool| {
-            tool.enabled && tool.config.state.manager_type == Some(toolhub::config::ManagerType::Persistent)
-        });
+    let on_disk = uses(raw, tools, ManagerType::Persistent);
+    let redis = uses(raw, tools, ManagerType::Distributed).then(|| resolve_redis(raw, store, diagnostics));
+    if redis.is_none() {
+        let defaults = raw::State::default();
+        let unused = [
+            (raw.redis_url.is_some(), "redis_url"),
+            (raw.redis_prefix != defaults.redis_prefix, "redis_prefix"),
+            (raw.redis_db != defaults.redis_db, "redis_db"),
+        ];
+        for (_, key) in unused.into_iter().filter(|(is_set, _)| *is_set) {
+            let help = "add manager_type = \"distributed\" to [state], or remove it; the hub's own store is configured in [store]";
+            diagnostics.report(&at(key), format!("`state.{key}` has no effect without the distributed manager"), help);
+        }
+    }
     let sessions = raw.manager_type == Some(Manager::Session);
     for key in persistent_only_keys(raw) {
         if !on_disk {
@@ -69,6 +96,7 @@ pub(super) fn resolve(
             Manager::Memory => ManagerType::Memory,
             Manager::Persistent => ManagerType::Persistent,
             Manager::Session => ManagerType::Session,
+            Manager::Distributed => ManagerType::Distributed,
         }),
         ttl: raw.ttl.map(|time| time.0),
         auto_cleanup: raw.auto_cleanup,
@@ -83,10 +111,12 @@ pub(super) fn resolve(
             Format::Json => PersistenceFormat::Json,
         },
         compression: raw.compression,
+        redis_url: raw.redis_url.clone(),
+        redis_prefix: raw.redis_prefix.clone(),
+        redis_db: raw.redis_db,
         session_isolation: raw.session_isolation,
         max_states_per_session: to_usize(raw.max_states_per_session),
         session_timeout: raw.session_timeout.0,
-        ..StateManagerConfig::default()
     };
     let business = BusinessStateConfig {
         max_history_size: to_usize(raw.max_history_size),
@@ -102,5 +132,31 @@ pub(super) fn resolve(
         backup_interval: raw.backup_interval.0,
         backup_retention: raw.backup_retention.0,
     };
-    State { manager, business, on_disk }
+    State { manager, business, on_disk, redis }
+}
+
+/// The server of the distributed manager, with the login of [store.redis].
+fn resolve_redis(
+    raw: &raw::State,
+    (raw_store, store): (&raw::Store, &Store),
+    diagnostics: &mut Diagnostics<'_>,
+) -> RedisServer {
+    let address = match raw.redis_url.as_deref() {
+        Some(url) => store::resolve_address(url, "state", "redis_url", diagnostics),
+        None => {
+            let message = "manager_type = \"distributed\" needs `state.redis_url`";
+            diagnostics.report(&Path::of(["state"]), message, "write it like \"redis://localhost:6379\"");
+            redis::Address::default()
+        }
+    };
+    let (address, prefix) = (address.database(raw.redis_db), raw.redis_prefix.clone());
+    if prefix.is_empty() || prefix.contains(['{', '}']) {
+        let help = "use letters, digits and `-`, such as \"tool_state\"";
+        let at = Path::of(["state", "redis_prefix"]);
+        diagnostics.report(&at, "`state.redis_prefix` must not be empty nor contain braces", help);
+    }
+    match &store.backend {
+        Backend::Redis(server) => server.at(address, prefix),
+        _ => store::resolve_server(address, prefix, &raw_store.redis, diagnostics),
+    }
 }

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use toolhub::{HubChange, ToolBuilder, server::ToolChangeError};
+use toolhub::{HubChange, ToolBuilder, backend::StoreError, server::ToolChangeError};
 
 use super::Daemon;
 use crate::serve::{
-    api_definitions::{self as definitions, Section},
+    api_definitions::{self as definitions, Definition, Section},
     api_tools,
 };
 
@@ -30,13 +30,30 @@ impl Daemon {
         }
         let hosts = &self.loaded().config.server.tool_hosts;
         let tool = api_tools::build_new(name, request, hosts, |base| self.hub.get(base).is_some())?;
-        let before = self.stored_tool(name).await?;
+        let before = match exists {
+            true => self.stored_row(Section::Tools, name).await?.map(|row| row.version),
+            false => self.row_to_create(Section::Tools, name).await?,
+        };
         self.apply_change(HubChange::tools_only().put(tool)).await?;
         if let Err(why) = self.wait_for_own_server(name).await {
-            self.undo(name, before).await;
+            self.undo(name).await;
             return Err(ToolChangeError::Refused(why));
         }
-        self.persist_tool(name, Some(request), before).await
+        let section = Section::Tools;
+        match definitions::save(&self.backend(), (section, name), request, before, self.hub.now()).await {
+            Ok(version) => {
+                self.set_definition(section, name, Some(Definition { request: request.clone(), version }));
+                Ok(())
+            }
+            Err(error) => {
+                self.undo(name).await;
+                match error {
+                    StoreError::Conflict { .. } if exists => Err(self.resync(ToolChangeError::Conflict).await),
+                    StoreError::Conflict { .. } => Err(self.resync(ToolChangeError::NameTaken).await),
+                    error => Err(ToolChangeError::Store(error.to_string())),
+                }
+            }
+        }
     }
 
     /// Waits until the MCP server of a new tool, if it has one, has registered it.
@@ -62,33 +79,15 @@ impl Daemon {
         api_tools::build(name, request, hosts, |base| self.hub.get(base).is_some())
     }
 
-    /// The stored definition of a tool.
-    async fn stored_tool(&self, name: &str) -> Result<Option<Value>, ToolChangeError> {
-        definitions::load_one(&self.backend(), Section::Tools, name)
-            .await
-            .map_err(|error| ToolChangeError::Store(error.to_string()))
-    }
-
     async fn apply_change(&self, change: HubChange) -> Result<(), ToolChangeError> {
         let changed = self.hub.apply(change).await;
         changed.map(drop).map_err(|error| ToolChangeError::Refused(error.to_string()))
     }
 
-    /// Stores what the hub has already applied. If the store fails, the hub's change is undone.
-    async fn persist_tool(
-        &self,
-        name: &str,
-        request: Option<&Value>,
-        before: Option<Value>,
-    ) -> Result<(), ToolChangeError> {
-        let Err(error) = definitions::save(&self.backend(), Section::Tools, name, request).await else { return Ok(()) };
-        self.undo(name, before).await;
-        Err(ToolChangeError::Store(error.to_string()))
-    }
-
-    /// Restores the tool of the definition from before, if there was one.
-    async fn undo(&self, name: &str, before: Option<Value>) {
-        let previous = before.map(|before| self.tool_builder(name, &before)).transpose();
+    /// Restores the tool of the definition that was in the hub before, if there was one.
+    async fn undo(&self, name: &str) {
+        let known = self.definitions();
+        let previous = known.tools.get(name).map(|before| self.tool_builder(name, &before.request)).transpose();
         let undone = match previous {
             Ok(Some(tool)) => self.apply_change(HubChange::tools_only().put(tool)).await,
             Ok(None) => self.apply_change(HubChange::tools_only().remove(name)).await,
@@ -105,12 +104,17 @@ impl Daemon {
         if self.loaded().config.tools.contains_key(name) {
             return Err(ToolChangeError::Configured);
         }
-        let before = self.stored_tool(name).await?;
-        if before.is_none() && self.hub.get(name).is_none() {
+        let stored = self.stored_row(Section::Tools, name).await?;
+        if stored.is_none() && self.hub.get(name).is_none() {
             // It is the name of an MCP server in the config.
             return Err(ToolChangeError::Configured);
         }
         self.apply_change(HubChange::tools_only().remove(name)).await?;
-        self.persist_tool(name, None, before).await
+        if let Err(error) = definitions::remove(&self.backend(), (Section::Tools, name), self.hub.now()).await {
+            self.undo(name).await;
+            return Err(ToolChangeError::Store(error.to_string()));
+        }
+        self.set_definition(Section::Tools, name, None);
+        Ok(())
     }
 }

@@ -13,11 +13,7 @@ use toolhub::{
 use super::{Daemon, key_setting, mcp_servers::ServerChange};
 use crate::{
     config::{self, LoadedConfig, Problems},
-    serve::{
-        agents,
-        api_definitions::{self as definitions, Section},
-        api_servers, api_tools,
-    },
+    serve::{agents, api_definitions::Stored, api_servers, api_tools},
 };
 
 impl Daemon {
@@ -34,14 +30,11 @@ impl Daemon {
         let change = HubChange::replacing_policies().default_policy(update.defaults).status(update.status);
         let change = update.put.into_iter().fold(change, HubChange::put);
         // A stored tool that a configured one of the same name had replaced is registered again, as after a restart.
-        let load = async |section| {
-            let stored = definitions::load_all(&self.backend(), section).await;
-            stored.map_err(|error| HostControlError::Failed(error.into()))
-        };
-        let (stored, stored_servers) = (load(Section::Tools).await?, load(Section::McpServers).await?);
+        self.apply_stored().await.map_err(|error| HostControlError::Failed(error.into()))?;
+        let Stored { tools: stored, servers: stored_servers } = self.definitions();
         let hosts = &next.config.server.tool_hosts;
         let others = |base: &str| next.config.may_have_tool(base) || self.hub.get(base).is_some();
-        let rebuild = |name: &String| api_tools::build(name, stored.get(name)?, hosts, others).ok();
+        let rebuild = |name: &String| api_tools::build(name, &stored.get(name)?.request, hosts, others).ok();
         let mut change = update.remove.iter().fold(change, |change, name| match rebuild(name) {
             Some(tool) => change.put(tool),
             None => change.remove(name),

@@ -39,11 +39,20 @@ fn message(method: &str, mut params: Value) -> (String, String) {
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
     });
-    let name = params["name"].as_str().map(|name| format!("mcp-name: {name}\r\n")).unwrap_or_default();
+    let name = params["name"].as_str().or(params["taskId"].as_str());
+    let name = name.map(|name| format!("mcp-name: {name}\r\n")).unwrap_or_default();
     let headers = format!(
         "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: {method}\r\n{name}"
     );
     (headers, json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string())
+}
+
+/// Makes a request of a client that can handle tasks.
+fn send_with_tasks(server: &Process, method: &str, params: Value) -> Value {
+    let (headers, body) = message(method, params);
+    let capabilities = r#"clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+    let body = body.replace(r#"clientCapabilities":{}"#, capabilities);
+    HttpConnection::connect(server.port).send("POST /mcp", &headers, &body).json()["result"].clone()
 }
 
 fn send(connection: &mut HttpConnection, path: &str, method: &str, params: Value) -> HttpResponse {
@@ -88,6 +97,53 @@ fn the_endpoint_has_the_toolset_and_the_mode_of_the_config_and_its_streams_end_a
     assert!(received.ends_with(b"\r\n0\r\n\r\n"), "{}", String::from_utf8_lossy(&received));
     let (code, _, err) = server.wait_for_exit();
     assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
+fn tasks_outlive_a_server_that_is_killed() {
+    let config = r#"
+[tools.dangerous]
+builtin = "dangerous"
+[tools.sleep]
+command = "/bin/sh"
+args = ["-c", "sleep 600"]
+description = "sleeps"
+timeout = "15m"
+[mcp_endpoint]
+task_after = "10ms"
+"#;
+    let (folder, server) = start(config);
+    let call = |name: &str, arguments: Value| {
+        let task = send_with_tasks(&server, "tools/call", json!({"name": name, "arguments": arguments}));
+        assert_eq!(task["resultType"], "task", "{task}");
+        json!({"taskId": task["taskId"]})
+    };
+    let (waiting, running) = (call("dangerous", json!({"folder": "/tmp/old"})), call("sleep", json!({})));
+    server.signal("KILL");
+    drop(server);
+
+    let server = Process::start(folder.path(), &["serve", "--port", "0"], &QUIET);
+    let status = |task: &Value| send_with_tasks(&server, "tasks/get", task.clone());
+    let interrupted = status(&running);
+    assert_eq!(interrupted["status"], "completed", "{interrupted}");
+    assert_eq!(interrupted["result"]["isError"], true, "{interrupted}");
+    let text = interrupted["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("Whether it took effect is not known"), "{interrupted}");
+    assert_ne!(status(&waiting)["status"], "completed");
+    let mut connection = HttpConnection::connect(server.port);
+    let list = connection.send("GET /api/v1/approvals?state=pending", "", "").json();
+    let id = list["items"][0]["id"].as_str().unwrap_or_else(|| panic!("{list}")).to_owned();
+    let answer = json!({"outcome": "proceed_once"}).to_string();
+    let answered = connection.send(&format!("POST /api/v1/approvals/{id}"), "", &answer);
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let done = loop {
+        let found = status(&waiting);
+        if found["status"] == "completed" {
+            break found;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
+    };
+    assert_eq!(done["result"]["content"][0]["text"], "/tmp/old is deleted (not really)", "{done}");
 }
 
 #[test]

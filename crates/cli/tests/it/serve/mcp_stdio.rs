@@ -290,6 +290,18 @@ fn a_subscription_goes_on_with_the_next_server_and_hears_of_what_it_may_have_mis
     }
 }
 
+/// Waits until all threads of a process are stopped. One of them handles the signal, and the others run until it is scheduled.
+fn wait_until_stopped(process: u32) {
+    let is_stopped = |thread: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        status.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+    };
+    let threads = || std::fs::read_dir(format!("/proc/{process}/task")).expect("the process exists");
+    while !threads().flatten().all(is_stopped) {
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_server_that_is_stopped_is_named_and_used_again_when_it_goes_on() {
     let port = free_port();
@@ -298,6 +310,7 @@ fn a_server_that_is_stopped_is_named_and_used_again_when_it_goes_on() {
     let mut second = StdioClient::legacy(folder.path(), &[], &QUIET);
     assert_eq!(second.text("calculator", &json!({"expression": "1+1"})), "2");
     first.signal("STOP");
+    wait_until_stopped(first.process());
     let address = format!("127.0.0.1:{port}");
     let call = second.begin("tools/call", json!({"name": "calculator", "arguments": {"expression": "1+1"}}));
     let list = second.request("tools/list", json!({}));

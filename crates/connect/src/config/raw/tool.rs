@@ -241,6 +241,18 @@ pub enum ManagerType {
     Memory,
     /// On disk, separate from the hub's own store.
     Persistent,
+    /// On the Redis server of `state.redis_url`.
+    Distributed,
+}
+
+impl From<ManagerType> for toolhub_core::ManagerType {
+    fn from(manager: ManagerType) -> Self {
+        match manager {
+            ManagerType::Memory => Self::Memory,
+            ManagerType::Persistent => Self::Persistent,
+            ManagerType::Distributed => Self::Distributed,
+        }
+    }
 }
 
 /// When the state of a tool is deleted.

@@ -23,11 +23,21 @@ pub(super) async fn send(
     meta: Option<RequestMetaObject>,
     updates: Option<UpdateSender>,
 ) -> Result<String, RequestError> {
-    let (exchange, mut answer) = Exchange::new(updates);
+    let (exchange, answer) = Exchange::new(updates);
     request.extensions_mut().insert(exchange.clone());
     if let Some(direct) = &connection.direct {
         return send_directly(connection, direct, (request, meta), &exchange, answer).await;
     }
+    Box::pin(send_by_sdk(connection, (request, meta), &exchange, answer)).await
+}
+
+/// Sends one request with `rmcp`.
+async fn send_by_sdk(
+    connection: &Connection,
+    (request, meta): (ClientRequest, Option<RequestMetaObject>),
+    exchange: &Exchange,
+    mut answer: oneshot::Receiver<Result<String, RequestError>>,
+) -> Result<String, RequestError> {
     let mut options = PeerRequestOptions::no_options();
     options.meta = meta;
     let lifecycle = &connection.lifecycle;

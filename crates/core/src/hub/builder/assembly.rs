@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use smol_str::format_smolstr;
 use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -21,9 +22,10 @@ use crate::{
     extensions::Extensions,
     hub::{ToolHub, background, sources::Owner},
     journal::{CallIndex, Journal, LiveCalls},
+    nodes::Nodes,
     offers::Offers,
     registry::Registry,
-    scheduler::Scheduler,
+    scheduler::{Scheduler, SharedRates},
     sealing::Sealer,
     services::Services,
     source_lists::SourceListTable,
@@ -31,7 +33,10 @@ use crate::{
     threads::{InstancePool, ThreadActivity, ThreadRowBackend, ThreadStore},
 };
 use toolhub_state::{StateManager, StoreRouter};
-use toolhub_storage::backend::{Backend, Memory, StoreMeters, TimeoutBackend};
+use toolhub_storage::{
+    backend::{Backend, Memory, StoreMeters, TimeoutBackend},
+    clock::SystemClock,
+};
 use toolhub_types::event_kind::EventKind;
 
 /// Longest delay with which a thread's last activity is written to the store while the thread is active.
@@ -56,6 +61,7 @@ impl HubBuilder {
         let (policies, hooks, redactor) = parts;
         let has_store = self.store.is_some();
         let store = self.store.unwrap_or_else(|| Arc::new(Memory::new()));
+        let clock = self.clock.or_else(|| store.clock()).unwrap_or_else(|| Arc::new(SystemClock));
         let meters = Arc::new(StoreMeters::default());
         let lag = self.idle_thread_retention.map_or(MAX_ACTIVITY_LAG, |idle| MAX_ACTIVITY_LAG.min(idle / 4));
         let thread_activity = Arc::new(ThreadActivity::new(lag));
@@ -65,28 +71,34 @@ impl HubBuilder {
         let store: Arc<dyn Backend> = thread_rows.clone();
         let is_exclusive = !self.store_is_shared && store.is_exclusive();
         let sealer = Sealer::new(&store, redactor.clone());
-        let journal = Journal::new(store.clone(), call_index, self.call_retention, is_exclusive, sealer.clone());
-        let batched = || Arc::new(BatchedRecords::new(store.clone(), self.clock.clone(), self.call_retention));
+        let node = format_smolstr!("{:016x}", fastrand::u64(..));
+        let journal = Journal::new(store.clone(), call_index, self.call_retention, node.clone(), sealer.clone());
+        let batched = || {
+            let (store, clock) = (store.clone(), clock.clone());
+            Arc::new(BatchedRecords::new(store, clock, self.call_retention, self.read_only_calls))
+        };
         let batched_records = has_store.then(batched);
-        let event_log = has_store.then(|| {
-            Arc::new(EventLog::new(store.clone(), self.clock.clone(), journal.node.clone(), self.event_retention))
-        });
+        let event_log = has_store
+            .then(|| Arc::new(EventLog::new(store.clone(), clock.clone(), journal.node.clone(), self.event_retention)));
         if let Some(log) = &event_log {
             self.events.attach_log(log, log.last_id().await?);
         }
+        let membership = (self.node, self.node_timeout);
+        let (nodes_store, events) = ((store.clone(), is_exclusive), self.events.clone());
+        let nodes = Arc::new(Nodes::new(nodes_store, clock.clone(), events, node, membership));
         let availability_changed = Arc::new(Notify::new());
         let stopped = CancellationToken::new();
         let statuses = Arc::new(Statuses::new(
             self.status,
             store.clone(),
-            self.clock.clone(),
+            clock.clone(),
             self.events.clone(),
             availability_changed.clone(),
             runtime.clone(),
         ));
         let approvals = Arc::new(Approvals::new(
             store.clone(),
-            self.clock.clone(),
+            clock.clone(),
             self.events.clone(),
             self.call_retention,
             (redactor.clone(), sealer.clone()),
@@ -102,24 +114,27 @@ impl HubBuilder {
             business.clone(),
         );
         let router = router.map_err(BuildError::StateStore)?;
-        let state = StateManager::new(router, self.clock.clone(), (business, manager), redactor.clone());
-        let thread_store = Arc::new(ThreadStore::new(thread_activity.clone(), store.clone(), self.clock.clone()));
+        let state = StateManager::new(router, clock.clone(), (business, manager), redactor.clone());
+        let thread_store = Arc::new(ThreadStore::new(thread_activity.clone(), store.clone(), clock.clone()));
         let instances = Arc::new(InstancePool::new(
             self.instance_limits,
             self.instance_idle_timeout,
             self.events.clone(),
-            self.clock.clone(),
+            clock.clone(),
             runtime.clone(),
         ));
+        let shared_rates =
+            (!is_exclusive).then(|| Arc::new(SharedRates::new(store.clone(), clock.clone(), nodes.clone())));
         let services = Arc::new(Services {
             state,
             write_locks: Arc::default(),
-            clock: self.clock,
+            clock,
             events: self.events,
             store: store.clone(),
             store_meters: meters,
             instances,
             thread_activity,
+            shared_rates,
             blocking: BlockingPool::new(self.max_blocking_threads.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
             redactor,
@@ -131,6 +146,7 @@ impl HubBuilder {
                 batched_records,
                 registry: Registry::with_policies(policies),
                 journal,
+                nodes,
                 event_log,
                 approvals,
                 scheduler: Scheduler::new(self.max_concurrency, self.queue_limits, self.run_limits),

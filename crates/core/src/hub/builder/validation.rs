@@ -75,17 +75,20 @@ impl HubBuilder {
         let invalid = self.state_manager.invalid_settings().into_iter().chain(self.business_state.invalid_settings());
         let invalid =
             invalid.map(|(field, reason)| policy_error(format!("the state setting `{field}`"), reason.into()));
-        let unsupported = self.state_manager.unsupported_settings().into_iter();
-        let unsupported =
-            unsupported.map(|field| policy_error(format!("`{field}`"), "it is not supported yet; remove it".into()));
-        let mut problems: Vec<PolicyError> = invalid.chain(unsupported).collect();
-        let disk = Some(ManagerType::Persistent);
-        if self.state_manager.manager_type != disk && self.tools.iter().all(|tool| tool.manager() != disk) {
-            // Ignoring them silently would promise something that does not happen.
-            let unused =
-                self.business_state.disk_only_settings().into_iter().chain(self.state_manager.disk_only_settings());
-            let reason = "only the persistent manager uses it; set `manager_type = persistent` for the hub or a tool";
-            problems.extend(unused.map(|field| policy_error(format!("`{field}`"), reason.into())));
+        let mut problems: Vec<PolicyError> = invalid.collect();
+        let business = self.business_state.disk_only_settings();
+        let disk_only = business.into_iter().chain(self.state_manager.disk_only_settings()).collect();
+        let redis_only = self.state_manager.redis_only_settings();
+        // Ignoring settings silently would promise something that does not happen.
+        let managers =
+            [(ManagerType::Persistent, "persistent", disk_only), (ManagerType::Distributed, "distributed", redis_only)];
+        for (manager, name, settings) in managers {
+            let manager = Some(manager);
+            if self.state_manager.manager_type != manager && self.tools.iter().all(|tool| tool.manager() != manager) {
+                let reason =
+                    format!("only the {name} manager uses it; set `manager_type = {name}` for the hub or a tool");
+                problems.extend(settings.into_iter().map(|field| policy_error(format!("`{field}`"), reason.clone())));
+            }
         }
         problems
     }

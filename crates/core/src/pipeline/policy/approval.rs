@@ -117,7 +117,7 @@ pub(super) async fn ask_for_approval(
         if !waits {
             return Err(approval_required(&envelope, request.approval.id, requirement.model_reason.as_deref()));
         }
-        let answered = wait_for_answer(engine, &envelope, request, &requirement).await?;
+        let answered = Box::pin(wait_for_answer(engine, &envelope, request, &requirement)).await?;
         // A call that shared this request has withdrawn it. This call makes a request of its own then.
         if answered.approval.state != ApprovalState::Withdrawn {
             return apply_answer(approvals, envelope, answered).await;

@@ -40,7 +40,7 @@ pub(super) fn routes() -> Vec<Route> {
             .json_response::<ToolView>(200, "The tool was replaced")
             .json_response::<ToolView>(201, "The tool was created")
             .response_header(&[200, 201], "Location", "The path of the tool.")
-            .problems(&[Code::TOOL_EXISTS, Code::STORE_UNAVAILABLE]),
+            .problems(&[Code::CONFLICT, Code::TOOL_EXISTS, Code::STORE_UNAVAILABLE]),
         Route::new(Method::DELETE, "/api/v1/tools/{name}", admin, "tools", remove)
             .audited("tool.remove")
             .summary("Remove a tool that was created through the API")
@@ -164,6 +164,10 @@ fn change_problem(name: &str, error: ToolChangeError) -> Problem {
         ToolChangeError::Configured => {
             Problem::new(Code::TOOL_EXISTS, format!("`{name}` is defined in the config file, which takes precedence"))
                 .hint("change it there, and POST /api/v1/reload")
+        }
+        ToolChangeError::Conflict => {
+            Problem::new(Code::CONFLICT, format!("`{name}` was changed at the same time through another node"))
+                .hint("look at it, and repeat the request if it is still wanted")
         }
         ToolChangeError::Refused(why) => Problem::new(Code::INVALID_REQUEST, why),
         ToolChangeError::Store(why) => not_stored(NOUN, name, &why),

@@ -1,19 +1,23 @@
 //! A call as the request of its client describes it, and what its outcome becomes.
 
 use rmcp::{
-    ErrorData, RoleServer,
+    ErrorData,
     model::{CallToolResponse, CallToolResult, ContentBlock},
-    service::RequestContext,
 };
 use serde_json::{Map, Value};
 use toolhub_core::{ApprovalReservation, ApprovalReuse, InputKind, Outcome, Tool, ids::ThreadId};
 
-use super::super::{approvals, interactive_calls::ResumeKey, request::McpRequest, result};
+use super::super::{
+    approvals,
+    interactive_calls::ResumeKey,
+    request::{McpContext, McpRequest},
+    result,
+};
 
 /// A call of a client, as its request describes it.
 pub(super) struct ClientCall<'a> {
     pub(super) request: &'a McpRequest,
-    pub(super) context: &'a RequestContext<RoleServer>,
+    pub(super) context: &'a McpContext,
     pub(super) tool: &'a Tool,
     pub(super) arguments: Value,
     pub(super) thread: Option<ThreadId>,

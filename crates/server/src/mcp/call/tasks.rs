@@ -10,12 +10,11 @@ use std::{
 
 use futures_util::FutureExt;
 use rmcp::{
-    ErrorData, RoleServer,
+    ErrorData,
     model::{
         CallToolResponse, CreateTaskResult, DetailedTask, GetTaskResult, InputResponses, JsonObject, Task, TaskPayload,
         TaskStatus,
     },
-    service::RequestContext,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -32,7 +31,7 @@ use super::{
         approvals::{Decision, FORM_KEY},
         input::{accepted_kinds, to_result},
         interactive_calls::{CallStep, InteractiveCall},
-        request::McpRequest,
+        request::{McpContext, McpRequest},
         result,
     },
     CallProgress, Calls, ClientCall, IDEMPOTENCY_META, cancelled, check_capabilities, named_thread, store_fault,
@@ -87,6 +86,10 @@ impl TaskTable {
     }
 }
 
+/// Why answers to a task are refused.
+const OF_OTHER_NODE: &str = "this node does not run the task, so its answers cannot be given here: another node of the hub runs it, or it \
+    ends as `interrupted`; send them to that node, or cancel the task and start again";
+
 impl Calls {
     /// Makes a call that becomes a task if it takes long or waits for a person.
     pub(super) async fn make_task(
@@ -95,11 +98,11 @@ impl Calls {
         call: &ClientCall<'_>,
     ) -> Result<CallProgress, ErrorData> {
         let is_keyed = call.context.meta.contains_key(IDEMPOTENCY_META);
-        let running = InteractiveCall::start_detached(request, call.accepted.clone(), is_keyed);
+        let running = InteractiveCall::start_detached(request, call.accepted.clone(), self.hub.clock(), is_keyed);
         let mut running = running.answered_before(call.early_answers.clone());
         let receipt = tokio::select! {
             receipt = running.accepted() => receipt,
-            () = call.context.ct.cancelled() => return Err(cancelled()),
+            () = call.context.cancelled.cancelled() => return Err(cancelled()),
         };
         match receipt {
             CallReceipt::Ended(outcome) => {
@@ -121,7 +124,7 @@ impl Calls {
         let (id, guard) = (running.handle().id(), running.release());
         let record = self.task_record(id, call.request).await?;
         self.tasks.keep(id, &call.request.principal.tenant, running);
-        let described = self.describe(&record, call.request, call.context, call.is_minted).await?;
+        let described = self.describe(&record, call.context, call.is_minted).await?;
         let mut created = CreateTaskResult::new(described.task.task);
         created.meta = described.meta;
         guard.map(DropGuard::disarm);
@@ -129,16 +132,12 @@ impl Calls {
     }
 
     /// The current state of a task.
-    pub(in crate::mcp) async fn get_task(
-        &self,
-        id: &str,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<GetTaskResult, ErrorData> {
-        let request = McpRequest::of(context)?;
-        let record = self.task_record(parse_id(id)?, &request).await?;
-        let is_named = named_thread(&request, &context.meta)?.is_some();
+    pub(in crate::mcp) async fn get_task(&self, id: &str, context: &McpContext) -> Result<GetTaskResult, ErrorData> {
+        let request = &*context.request;
+        let record = self.task_record(parse_id(id)?, request).await?;
+        let is_named = named_thread(context)?.is_some();
         let is_minted = !is_named && record.thread.as_ref().is_some_and(ThreadId::looks_minted);
-        self.describe(&record, &request, context, is_minted).await
+        self.describe(&record, context, is_minted).await
     }
 
     /// Takes the answers to what a task asked for.
@@ -146,34 +145,34 @@ impl Calls {
         &self,
         id: &str,
         mut answers: InputResponses,
-        context: &RequestContext<RoleServer>,
+        context: &McpContext,
     ) -> Result<(), ErrorData> {
-        let request = McpRequest::of(context)?;
-        let record = self.task_record(parse_id(id)?, &request).await?;
-        let accepted = accepted_kinds(context.client_capabilities().as_ref());
+        let request = &*context.request;
+        let record = self.task_record(parse_id(id)?, request).await?;
+        let accepted = accepted_kinds(&context.capabilities);
         if let Some(form) = answers.remove(FORM_KEY)
-            && self.approval_form_of(&record, &request, &accepted).await?.is_some()
+            && self.approval_form_of(&record, request, &accepted).await?.is_some()
             && let Some(approval) = awaited_approval(&record)
         {
-            let decision = self.forms.decide(approval, &form, &request).await.map_err(store_fault)?;
+            let decision = self.forms.decide(approval, &form, request).await.map_err(store_fault)?;
             if let Decision::Undecided(reason) = decision {
                 return Err(ErrorData::invalid_params(reason, None));
             }
         }
-        if let Some((_, call)) = self.tasks.lock().by_id.get_mut(&record.id) {
-            call.answer(answers.into_iter().collect());
+        if answers.is_empty() || record.outcome.is_some() {
+            return Ok(());
+        }
+        match self.tasks.lock().by_id.get_mut(&record.id) {
+            Some((_, call)) => call.answer(answers.into_iter().collect()),
+            None => return Err(ErrorData::invalid_params(OF_OTHER_NODE, None)),
         }
         Ok(())
     }
 
     /// Cancels a task.
-    pub(in crate::mcp) async fn cancel_task(
-        &self,
-        id: &str,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        let request = McpRequest::of(context)?;
-        let record = self.task_record(parse_id(id)?, &request).await?;
+    pub(in crate::mcp) async fn cancel_task(&self, id: &str, context: &McpContext) -> Result<(), ErrorData> {
+        let request = &*context.request;
+        let record = self.task_record(parse_id(id)?, request).await?;
         self.hub.cancel_call(&request.principal.tenant, record.id).await.map_err(store_fault)?;
         Ok(())
     }
@@ -189,10 +188,10 @@ impl Calls {
     async fn describe(
         &self,
         record: &CallRecord,
-        request: &McpRequest,
-        context: &RequestContext<RoleServer>,
+        context: &McpContext,
         is_minted: bool,
     ) -> Result<GetTaskResult, ErrorData> {
+        let request = &*context.request;
         let created_at = record.opened_at.to_string();
         let mut task = Task::new(record.id.to_string(), TaskStatus::Working, created_at.clone(), created_at);
         task.ttl_ms = u64::try_from(self.hub.call_retention().as_millis()).ok();
@@ -211,7 +210,7 @@ impl Calls {
                 if let Some(id) = awaited_approval(record) {
                     task.status_message = Some(format!("The call waits for the approval of a person (approval {id})."));
                 }
-                self.open_payload(record, request, context).await?
+                self.open_payload(record, context).await?
             }
         };
         // Last, because looking for what a task waits for may find that it waits no more.
@@ -248,14 +247,9 @@ impl Calls {
     }
 
     /// What a task that has not ended waits for.
-    async fn open_payload(
-        &self,
-        record: &CallRecord,
-        request: &McpRequest,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<TaskPayload, ErrorData> {
-        let accepted = accepted_kinds(context.client_capabilities().as_ref());
-        if let Some(form) = self.approval_form_of(record, request, &accepted).await? {
+    async fn open_payload(&self, record: &CallRecord, context: &McpContext) -> Result<TaskPayload, ErrorData> {
+        let accepted = accepted_kinds(&context.capabilities);
+        if let Some(form) = self.approval_form_of(record, &context.request, &accepted).await? {
             let (input_requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
             return Ok(TaskPayload::InputRequired { input_requests });
         }

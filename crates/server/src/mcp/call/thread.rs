@@ -1,10 +1,10 @@
 //! Which thread a call belongs to: the one of its address, its `_meta`, its session, or its arguments, in this order.
 
-use rmcp::{ErrorData, model::RequestMetaObject};
+use rmcp::ErrorData;
 use serde_json::{Map, Value};
 use toolhub_core::{Tool, ids::ThreadId};
 
-use super::super::request::McpRequest;
+use super::super::request::McpContext;
 
 /// The argument that names a thread where nothing else does.
 pub(in crate::mcp) const THREAD_ARGUMENT: &str = "thread_id";
@@ -12,14 +12,12 @@ pub(in crate::mcp) const THREAD_ARGUMENT: &str = "thread_id";
 pub(in crate::mcp) const THREAD_META: &str = "dev.toolhub/threadId";
 
 /// The thread that the address, the request or the session names.
-pub(in crate::mcp) fn named_thread(
-    request: &McpRequest,
-    meta: &RequestMetaObject,
-) -> Result<Option<ThreadId>, ErrorData> {
+pub(in crate::mcp) fn named_thread(context: &McpContext) -> Result<Option<ThreadId>, ErrorData> {
+    let request = &context.request;
     if let Some(thread) = &request.thread {
         return Ok(Some(thread.clone()));
     }
-    match meta.get(THREAD_META) {
+    match context.meta.get(THREAD_META) {
         Some(value) => parse_thread(value, &format!("_meta.{THREAD_META}")).map(Some),
         None => Ok(request.fixed_thread().cloned()),
     }

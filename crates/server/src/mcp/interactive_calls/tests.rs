@@ -47,7 +47,7 @@ fn key_of((tenant, caller): (&str, &str), thread: Option<&str>, tool: &str, argu
 }
 
 fn start(hub: &ToolHub, tool: &str) -> InteractiveCall {
-    InteractiveCall::start(hub.call(tool, json!({})), vec![InputKind::Form])
+    InteractiveCall::start(hub.call(tool, json!({})), vec![InputKind::Form], hub.clock())
 }
 
 /// What the tool asks for, by key.
@@ -85,7 +85,7 @@ async fn resume(
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_resumed_with_each_answer_until_it_ends() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
+    let (hub, suspended, ann) = (hub().await, SuspendedCalls::new(&CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     let step = call.next().await;
     assert_eq!(messages(&step), [("q1".into(), "one".into())]);
@@ -106,7 +106,7 @@ async fn a_call_is_resumed_with_each_answer_until_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_call_is_resumed_by_the_same_call_of_the_same_caller_only() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
+    let (hub, suspended, ann) = (hub().await, SuspendedCalls::new(&CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     call.next().await;
     let id = suspended.park(ann.clone(), call).ok().unwrap();
@@ -127,7 +127,7 @@ async fn a_suspended_call_is_resumed_by_the_same_call_of_the_same_caller_only() 
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_in_two_minutes_is_declined_and_the_call_goes_on() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
+    let (hub, suspended, ann) = (hub().await, SuspendedCalls::new(&CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     let id = call.handle().id();
     call.next().await;
@@ -143,7 +143,7 @@ async fn what_is_not_answered_in_two_minutes_is_declined_and_the_call_goes_on() 
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_while_it_is_suspended_gives_its_outcome_to_the_next_request() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
+    let (hub, suspended, ann) = (hub().await, SuspendedCalls::new(&CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "forever");
     call.next().await;
     call.handle().cancel();
@@ -155,7 +155,7 @@ async fn a_call_that_ends_while_it_is_suspended_gives_its_outcome_to_the_next_re
 
 #[tokio::test(start_paused = true)]
 async fn there_is_a_bound_and_each_tenant_has_a_share() {
-    let (hub, suspended) = (hub().await, Arc::new(SuspendedCalls::default()));
+    let (hub, suspended) = (hub().await, SuspendedCalls::new(&CancellationToken::new()));
     let park = async |tenant: &str| {
         let mut call = start(&hub, "ask");
         call.next().await;
@@ -176,14 +176,15 @@ async fn there_is_a_bound_and_each_tenant_has_a_share() {
 
 #[tokio::test(start_paused = true)]
 async fn ids_cannot_be_guessed_and_a_resumed_call_leaves_no_timer() {
-    let (hub, suspended, ann) = (hub().await, Arc::new(SuspendedCalls::default()), key("main", "ann"));
+    let (hub, suspended, ann) = (hub().await, SuspendedCalls::new(&CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     call.next().await;
     let tasks = tokio::runtime::Handle::current().metrics();
     let before = tasks.num_alive_tasks();
     for _ in 0..100 {
         let id = suspended.park(ann.clone(), call).ok().unwrap();
-        assert!(id.len() == 22 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+        let secret = id.split_once('-').unwrap().1;
+        assert!(secret.len() == 22 && secret.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
         call = suspended.take(&id, &ann).unwrap();
     }
     for _ in 0..100 {

@@ -6,7 +6,7 @@ use rmcp::{ErrorData, service::SubscriptionContext};
 use toolhub_core::CancellationToken;
 
 use super::{
-    super::{call, list_watch::ListChange, request::McpRequest, resource_updates::ResourceUpdates},
+    super::{call, list_watch::ListChange, request::McpContext, resource_updates::ResourceUpdates},
     HubServer,
 };
 
@@ -15,15 +15,15 @@ pub(super) async fn announce_changes(
     context: &SubscriptionContext,
     stopping: &CancellationToken,
 ) -> Result<(), ErrorData> {
-    let request = McpRequest::of(context.request_context())?;
-    let thread = call::named_thread(&request, &context.request_context().meta)?;
+    let request_context = McpContext::of(context.request_context())?;
+    let (request, thread) = (&request_context.request, call::named_thread(&request_context)?);
     let _listener = server.meters().listener();
     let updates = Arc::new(ResourceUpdates::new(request.principal.tenant.clone(), Vec::new()));
-    let lists = server.lists(&request, context.request_context());
+    let lists = server.lists(&request_context);
     for uri in context.sink().accepted().resource_subscriptions.iter().flatten() {
         lists.subscribe(&updates, uri)?;
     }
-    let mut watch = server.watch_lists(&request, thread, updates).await?;
+    let mut watch = server.watch_lists(request, thread, updates).await?;
     let (sink, accepted) = (context.sink(), context.sink().accepted().clone());
     loop {
         let change = tokio::select! {

@@ -40,7 +40,7 @@ impl SessionIndex {
         id: &SmolStr,
         limits: SessionLimits,
         now: Timestamp,
-    ) -> Result<Option<(Tenant, SmolStr)>, CreateSessionError> {
+    ) -> Result<Option<(SmolStr, SessionOwner)>, CreateSessionError> {
         self.remove_expired(now);
         let has_share = |tenant: &Tenant| is_full(limits.total, limits.total, self.by_tenant.of(tenant));
         let unused_since = now + RETENTION.saturating_sub(limits.idle);
@@ -48,18 +48,19 @@ impl SessionIndex {
         if self.count(owner) >= limits.per_caller {
             let unused = self.by_owner.get(owner).and_then(|sessions| unused(sessions, unused_since).next());
             let unused = unused.ok_or_else(|| CreateSessionError::TooManyOfCaller(self.count(owner)))?;
-            replaced = Some((owner.tenant.clone(), unused.clone()));
+            replaced = Some((unused.clone(), owner.clone()));
         } else if self.total() >= limits.total {
             // A tenant keeps its share, whatever the others do.
             let may_lose = |tenant: &Tenant| *tenant == owner.tenant || has_share(tenant);
             let unused = unused(&self.by_expiry, unused_since);
-            let mut unused = unused.filter_map(|id| Some((&self.by_id.get(id)?.owner.tenant, id)));
-            replaced = unused.find(|(tenant, _)| may_lose(tenant)).map(|(tenant, id)| (tenant.clone(), id.clone()));
+            let mut unused = unused.filter_map(|id| Some((id, &self.by_id.get(id)?.owner)));
+            let replaceable = unused.find(|(_, owner)| may_lose(&owner.tenant));
+            replaced = replaceable.map(|(id, owner)| (id.clone(), owner.clone()));
             if replaced.is_none() && has_share(&owner.tenant) {
                 return Err(CreateSessionError::TooMany(self.total()));
             }
         }
-        if let Some((_, id)) = &replaced {
+        if let Some((id, _)) = &replaced {
             self.remove(id);
         }
         self.insert_stored(owner, id, now + RETENTION);
@@ -72,6 +73,21 @@ impl SessionIndex {
             self.insert_stored(owner, id, now);
         }
         self.touch(id, now);
+    }
+
+    /// Adds a session whose row expires at this time, or notes that it was used on another node.
+    pub(super) fn merge_stored(&mut self, owner: &SessionOwner, id: &SmolStr, expires: Timestamp) {
+        if self.by_id.get(id).is_none_or(|entry| entry.expires < expires) {
+            self.insert_stored(owner, id, expires);
+        }
+    }
+
+    pub(super) fn contains(&self, id: &str) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(super) fn ids(&self) -> Vec<SmolStr> {
+        self.by_id.keys().cloned().collect()
     }
 
     /// Adds a session whose row expires at this time.

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use serde_json::json;
 use toolhub_core::{
     backend::Memory,
+    clock::SystemClock,
+    ids::ThreadId,
     testing::{ObservedStore, StoreUse},
 };
 
@@ -12,6 +14,10 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LIMITS: SessionLimits = SessionLimits { total: 4, per_caller: 2, idle: HOUR.saturating_mul(10) };
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
 
 fn at(hours: u32) -> Timestamp {
     Timestamp::from_millis(1_800_000_000_000) + HOUR * hours
@@ -39,9 +45,9 @@ async fn a_session_is_there_for_its_owner_also_after_a_restart_until_it_is_ended
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
     let (ann, same_name) = (owner("a", "ann"), owner("b", "ann"));
     let made = session("s1", &ann);
-    McpSessions::new(store.clone()).create(&ann, &made, LIMITS, at(0)).await.unwrap();
-    let sessions = McpSessions::new(store);
-    assert_eq!(sessions.load(&ann, "s1", at(1)).await.unwrap(), Some(made));
+    McpSessions::new(store.clone(), clock()).create(&ann, &made, LIMITS, at(0)).await.unwrap();
+    let sessions = McpSessions::new(store, clock());
+    assert_eq!(sessions.load(&ann, "s1", at(1)).await.unwrap(), Some((made, 1)));
     for other in [&same_name, &owner("a", "bob")] {
         assert_eq!(sessions.load(other, "s1", at(1)).await.unwrap(), None);
         assert!(!sessions.remove(other, "s1", at(1)).await.unwrap());
@@ -56,7 +62,7 @@ async fn a_session_is_there_for_its_owner_also_after_a_restart_until_it_is_ended
 async fn a_session_expires_a_day_after_its_last_use() {
     let store: Arc<dyn Backend> = Arc::new(Memory::new());
     let ann = owner("a", "ann");
-    let sessions = McpSessions::new(store.clone());
+    let sessions = McpSessions::new(store.clone(), clock());
     for id in ["used", "unused"] {
         sessions.create(&ann, &session(id, &ann), LIMITS, at(0)).await.unwrap();
     }
@@ -66,7 +72,7 @@ async fn a_session_expires_a_day_after_its_last_use() {
     assert_eq!((sessions.total(), sessions.count(&ann)), (2, 2));
     sessions.flush(at(24)).await.unwrap();
     assert_eq!((sessions.total(), sessions.count(&ann)), (1, 1));
-    let restarted = McpSessions::new(store);
+    let restarted = McpSessions::new(store, clock());
     assert!(restarted.load(&ann, "used", at(43)).await.unwrap().is_some());
     assert!(restarted.load(&ann, "unused", at(43)).await.unwrap().is_none());
     restarted.flush(at(43)).await.unwrap();
@@ -75,7 +81,7 @@ async fn a_session_expires_a_day_after_its_last_use() {
 
 #[tokio::test]
 async fn there_is_a_bound_for_each_caller_and_for_all_and_expired_sessions_do_not_count() {
-    let sessions = McpSessions::new(Arc::new(Memory::new()));
+    let sessions = McpSessions::new(Arc::new(Memory::new()), clock());
     let create = async |tenant, caller, id, hours| {
         let owner = owner(tenant, caller);
         sessions.create(&owner, &session(id, &owner), LIMITS, at(hours)).await
@@ -97,7 +103,7 @@ async fn there_is_a_bound_for_each_caller_and_for_all_and_expired_sessions_do_no
 
 #[tokio::test]
 async fn one_tenant_cannot_take_the_sessions_of_the_others() {
-    let sessions = McpSessions::new(Arc::new(Memory::new()));
+    let sessions = McpSessions::new(Arc::new(Memory::new()), clock());
     let limits = SessionLimits { total: 40, per_caller: 1_000, idle: HOUR * 2 };
     let create = async |tenant: &str, number: u32, hour: u32| {
         let owner = owner(tenant, "ann");
@@ -121,7 +127,7 @@ async fn one_tenant_cannot_take_the_sessions_of_the_others() {
 
 #[tokio::test]
 async fn the_session_that_was_not_used_for_the_longest_time_makes_room_also_after_other_uses() {
-    let sessions = McpSessions::new(Arc::new(Memory::new()));
+    let sessions = McpSessions::new(Arc::new(Memory::new()), clock());
     let limits = SessionLimits { total: 3, per_caller: 3, idle: HOUR * 2 };
     let ann = owner("a", "ann");
     let create = async |id: &str, hour: u32| sessions.create(&ann, &session(id, &ann), limits, at(hour)).await;
@@ -129,7 +135,7 @@ async fn the_session_that_was_not_used_for_the_longest_time_makes_room_also_afte
         create(id, hour).await.unwrap();
     }
     sessions.touch("1", at(3));
-    assert_eq!(create("4", 3).await.unwrap().as_deref(), Some("2"));
+    assert_eq!(create("4", 3).await.unwrap().1.as_deref(), Some("2"));
     assert!(sessions.remove(&ann, "3", at(3)).await.unwrap());
     create("5", 3).await.unwrap();
     for _ in 0..3 {
@@ -137,7 +143,7 @@ async fn the_session_that_was_not_used_for_the_longest_time_makes_room_also_afte
     }
     sessions.touch("4", at(4));
     sessions.touch("5", at(5));
-    assert_eq!(create("7", 5).await.unwrap().as_deref(), Some("1"));
+    assert_eq!(create("7", 5).await.unwrap().1.as_deref(), Some("1"));
     assert_eq!((sessions.total(), sessions.count(&ann)), (3, 3));
     sessions.flush(at(50)).await.unwrap();
     assert_eq!((sessions.total(), sessions.count(&ann)), (0, 0));
@@ -145,7 +151,7 @@ async fn the_session_that_was_not_used_for_the_longest_time_makes_room_also_afte
 
 #[tokio::test]
 async fn what_cannot_be_stored_takes_no_place() {
-    let sessions = McpSessions::new(Arc::new(Memory::new()));
+    let sessions = McpSessions::new(Arc::new(Memory::new()), clock());
     let ann = owner("a", "ann");
     let mut large = session("1", &ann);
     large.client = json!("x".repeat(MAX_CLIENT_BYTES));
@@ -162,7 +168,7 @@ async fn many_uses_of_many_sessions_are_a_few_commits() {
     let store = ObservedStore::new(move |used| {
         counter.fetch_add(usize::from(matches!(used, StoreUse::Commit(_))), Relaxed);
     });
-    let sessions = McpSessions::new(Arc::new(store));
+    let sessions = McpSessions::new(Arc::new(store), clock());
     let limits = SessionLimits { total: 1_000, per_caller: 1_000, idle: HOUR };
     let ann = owner("a", "ann");
     for number in 0..400 {
@@ -178,4 +184,39 @@ async fn many_uses_of_many_sessions_are_a_few_commits() {
     assert_eq!(commits(), 2);
     sessions.flush(at(2)).await.unwrap();
     assert_eq!(commits(), 0, "nothing was used since");
+}
+
+#[tokio::test]
+async fn what_a_client_sets_on_one_node_does_not_undo_what_it_sets_on_another() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let (one, two) = (McpSessions::new(store.clone(), clock()), McpSessions::new(store, clock()));
+    let ann = owner("a", "ann");
+    let now = SystemClock.now();
+    one.create(&ann, &session("s1", &ann), LIMITS, now).await.unwrap();
+    let (first, second) = tokio::join!(
+        one.change_settings(&ann, "s1", |settings| settings.subscribe("test://a")),
+        two.change_settings(&ann, "s1", |settings| settings.subscribe("test://b")),
+    );
+    let versions = [first.unwrap().unwrap().1, second.unwrap().unwrap().1];
+    assert!(versions == [2, 3] || versions == [3, 2], "{versions:?}");
+    let (settings, version) =
+        one.change_settings(&ann, "s1", |settings| settings.unsubscribe("test://none")).await.unwrap().unwrap();
+    let mut subscribed = settings.subscriptions;
+    subscribed.sort();
+    assert_eq!((subscribed, version), (vec!["test://a".to_owned(), "test://b".to_owned()], 4));
+}
+
+#[tokio::test]
+async fn a_session_that_is_used_on_another_node_does_not_make_room() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let (one, two) = (McpSessions::new(store.clone(), clock()), McpSessions::new(store, clock()));
+    let ann = owner("a", "ann");
+    let create = async |id: &str, hours| one.create(&ann, &session(id, &ann), LIMITS, at(hours)).await;
+    create("1", 0).await.unwrap();
+    create("2", 0).await.unwrap();
+    // Another node has used the first one, and has written that.
+    two.load(&ann, "1", at(11)).await.unwrap().unwrap();
+    two.flush(at(11)).await.unwrap();
+    assert_eq!(create("3", 11).await.unwrap().1.as_deref(), Some("2"));
+    assert!(matches!(create("4", 11).await, Err(CreateSessionError::TooManyOfCaller(2))));
 }

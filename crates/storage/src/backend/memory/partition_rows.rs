@@ -1,4 +1,4 @@
-//! The rows of one partition and the highest fence it has seen.
+//! The rows of one partition.
 //!
 //! In: row ids and rows. Out: packed rows. Most partitions of a large store hold a single row; that row is stored without a
 //! container and carries the partition key. Only the sweep looks at expiry here.
@@ -23,7 +23,6 @@ pub(super) enum PartitionRows {
 
 pub(super) struct RowSet {
     key: Box<[u8]>,
-    fence: u64,
     /// No row expires before this.
     next_expiry: Timestamp,
     rows: SortedRows,
@@ -31,12 +30,7 @@ pub(super) struct RowSet {
 
 impl PartitionRows {
     pub(super) fn empty(partition_key: &[u8]) -> Self {
-        Self::Multiple(Box::new(RowSet {
-            key: partition_key.into(),
-            fence: 0,
-            next_expiry: NEVER,
-            rows: SortedRows::default(),
-        }))
+        Self::Multiple(Box::new(RowSet { key: partition_key.into(), next_expiry: NEVER, rows: SortedRows::default() }))
     }
 
     pub(super) fn single(partition_key: &[u8], row_id: RowId<'_>, terms: &str, row: Row) -> Self {
@@ -50,19 +44,9 @@ impl PartitionRows {
         }
     }
 
-    pub(super) fn fence(&self) -> u64 {
-        if let Self::Multiple(set) = self { set.fence } else { 0 }
-    }
-
-    pub(super) fn raise_fence(&mut self, fence: u64) {
-        if fence > self.fence() {
-            self.promote().fence = fence;
-        }
-    }
-
-    /// Without rows and fence the partition can be dropped.
+    /// Without rows the partition can be dropped.
     pub(super) fn is_empty(&self) -> bool {
-        matches!(self, Self::Multiple(set) if set.rows.is_empty() && set.fence == 0)
+        matches!(self, Self::Multiple(set) if set.rows.is_empty())
     }
 
     pub(super) fn get(&self, row_id: RowId<'_>) -> Option<&PackedRow> {

@@ -102,12 +102,6 @@ impl Shard {
         self.partitions[at?].get(row_id)
     }
 
-    /// Raises the fence of a partition; creates the partition if needed.
-    pub(super) fn raise_fence(&mut self, at: &mut Option<usize>, partition_key: &[u8], fence: u64) {
-        let at = *at.get_or_insert_with(|| self.add(PartitionRows::empty(partition_key)));
-        self.partitions[at].raise_fence(fence);
-    }
-
     /// Applies a change in the partition `at`, which is created if needed; `terms` is the text of the index terms. Returns the row's version afterwards and whether
     /// anything changed.
     pub(super) fn apply(

@@ -1,4 +1,4 @@
-//! Contract of batches: atomicity, versions, timestamps, expiry and fencing.
+//! Contract of batches: atomicity, versions, timestamps and expiry.
 
 use std::time::Duration;
 
@@ -20,6 +20,24 @@ pub(super) async fn all_or_nothing(store: &impl Backend) {
     let twice = commit(store, vec![put("a", "2"), put("a", "3")]).await;
     assert!(matches!(twice, Err(StoreError::Refused(_))), "a batch may write a row only once: {twice:?}");
     assert_eq!(commit(store, Vec::new()).await, Ok(Vec::new()), "an empty batch is valid");
+}
+
+pub(super) async fn another_attempt_is_another_batch(store: &impl Backend) {
+    let first = Batch::new(thread("t")).with(put("a", "1"));
+    let attempt = |write| Batch { writes: vec![write], ..first.clone() };
+    assert_eq!(store.commit(first.clone(), NOW).await, Ok(vec![1]));
+    let refused = store.commit(attempt(write("a", Expect::Absent, value("2", None))), NOW).await;
+    assert!(
+        matches!(refused, Err(StoreError::Conflict { .. })),
+        "the preconditions of this attempt count: {refused:?}"
+    );
+    let Some(row) = get(store, &thread("t"), "a", NOW).await else { panic!("the row that was put does not exist") };
+    assert_eq!(row.version.stamp, first.stamp);
+    let second = store.commit(attempt(write("a", Expect::Same(row.version), value("2", None))), NOW).await;
+    assert_eq!(second, Ok(vec![2]), "a batch with the stamp of an earlier one is committed");
+    let other = store.commit(attempt(put("b", "1")), NOW).await;
+    assert_eq!(other, Ok(vec![1]), "a batch with the stamp of an earlier one is committed");
+    assert!(get(store, &thread("t"), "b", NOW).await.is_some());
 }
 
 pub(super) async fn recreate_after_remove(store: &impl Backend) {
@@ -136,17 +154,6 @@ pub(super) async fn timestamps(store: &impl Backend) {
     expect_ok(store.commit(Batch::new(thread("t")).with(write("a", Expect::Any, Change::Remove)), later)).await;
     expect_ok(store.commit(Batch::new(thread("t")).with(put("a", "3")), last)).await;
     assert_eq!(times(last).await, Some((last, last)), "a recreated row has a new creation time");
-}
-
-pub(super) async fn fenced(store: &impl Backend) {
-    let batch = |fence| Batch { fence, ..Batch::new(thread("t")).with(put("a", "1")) };
-    expect_ok(store.commit(batch(Some(5)), NOW)).await;
-    let old = store.commit(batch(Some(4)), NOW).await;
-    assert_eq!(old, Err(StoreError::Fenced { given: 4, seen: 5 }), "a writer with an outdated fence writes nothing");
-    expect_ok(store.commit(batch(Some(5)), NOW)).await;
-    expect_ok(store.commit(batch(None), NOW)).await;
-    let elsewhere = Batch { fence: Some(1), ..Batch::new(thread("u")).with(put("a", "1")) };
-    expect_ok(store.commit(elsewhere, NOW)).await;
 }
 
 pub(super) async fn tenant_isolation(store: &impl Backend) {

@@ -17,11 +17,10 @@ use toolhub_types::{
 
 const STEPS: usize = 60;
 
-/// Rows with their terms by partition, table and id; fences by partition.
+/// Rows with their terms by partition, table and id.
 #[derive(Default)]
 struct Model {
     rows: BTreeMap<(String, Table, SmolStr), (RowKey, Row, Terms)>,
-    fences: BTreeMap<String, u64>,
 }
 
 /// Runs one random program, deterministic for its seed.
@@ -71,12 +70,8 @@ impl Model {
     }
 
     fn commit(&mut self, batch: &Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        let Batch { partition, fence, writes, .. } = batch;
+        let Batch { partition, writes, .. } = batch;
         batch.check_duplicate_writes()?;
-        let seen = self.fences.get(&partition.to_string()).copied().unwrap_or(0);
-        if let Some(given) = fence.filter(|given| *given < seen) {
-            return Err(StoreError::Fenced { given, seen });
-        }
         for Write { table, id, expect, .. } in writes {
             let found = self.find(partition, *table, id, now).map(|row| row.version);
             let holds = match expect {
@@ -94,9 +89,6 @@ impl Model {
         };
         if batch.no_other_rows && self.rows.values().any(is_other) {
             return Err(StoreError::OtherRows);
-        }
-        if let Some(fence) = fence {
-            self.fences.insert(partition.to_string(), seen.max(*fence));
         }
         Ok(writes.iter().map(|write| self.write(batch, write, now)).collect())
     }
@@ -227,9 +219,8 @@ fn batch(random: &mut Rng, tables: [Table; 2], known_versions: &[RowVersion], no
     let writes: Vec<Write> = writes.collect();
     let terms = writes.iter().map(|write| ((write.table, write.id.clone()), random_terms(random)));
     let terms = terms.collect();
-    let fence = (random.u8(0..5) == 0).then(|| random.u64(1..4));
     let no_other_rows = random.u8(0..8) == 0;
-    Batch { writes, terms, fence, no_other_rows, stamp: random.u64(..), ..Batch::new(partition(random)) }
+    Batch { writes, terms, no_other_rows, stamp: random.u64(..), ..Batch::new(partition(random)) }
 }
 
 fn random_terms(random: &mut Rng) -> Terms {

@@ -110,8 +110,7 @@ mod tests {
 
     #[test]
     fn no_name_leads_out_of_the_folder() {
-        for ours in ["4e/t1-cart-4e00.json", "00/_-fence-00.json.zst", "ab/x-y-ab.json.damaged", "ab/x.json.damaged-2"]
-        {
+        for ours in ["4e/t1-cart-4e00.json", "00/_-cart-00.json.zst", "ab/x-y-ab.json.damaged", "ab/x.json.damaged-2"] {
             assert!(is_store_file(ours), "{ours}");
         }
         assert!(is_store_file(epoch::EPOCH_FILE));

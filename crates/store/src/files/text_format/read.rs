@@ -14,7 +14,7 @@ use toolhub_types::ids::{Tenant, ThreadId};
 
 use super::{
     super::{
-        context::{Context, ContextPart},
+        context::Context,
         doc::{Doc, DocHead, NO_EXPIRY, TABLES},
         json_text,
     },
@@ -35,7 +35,6 @@ pub(in super::super) enum DecodeError {
 pub(in super::super) struct FileHead {
     pub(in super::super) context: Context,
     pub(in super::super) write_seq: u64,
-    pub(in super::super) fence: u64,
     pub(in super::super) head: DocHead,
 }
 
@@ -72,9 +71,9 @@ pub(in super::super) fn decode(content: &[u8]) -> Result<Doc, DecodeError> {
     }
     let all = format!("{{\"begin\": 0{rows}");
     let rows: RowsText<'_> = serde_json::from_str(&all).map_err(|_| UNEXPECTED_FORM)?;
-    let FileHead { context, write_seq, fence, head } = file_head;
+    let FileHead { context, write_seq, head } = file_head;
     let mut doc = Doc::empty(context);
-    (doc.write_seq, doc.fence) = (write_seq, fence);
+    doc.write_seq = write_seq;
     for (table, rows) in TABLES.into_iter().zip([rows.states, rows.versions, rows.history]) {
         for row in rows {
             let (id, row, terms) = row.into_row().ok_or(UNEXPECTED_FORM)?;
@@ -124,7 +123,6 @@ struct HeadText {
     tenant: SmolStr,
     thread: Option<SmolStr>,
     shared: Option<SmolStr>,
-    fence: Option<u64>,
     state: Option<SmolStr>,
     row: Option<SmolStr>,
     soonest: Option<Time>,
@@ -141,18 +139,15 @@ impl HeadText {
             (None, Some(state)) => format!("{tenant}/h/{state}"),
             _ => return None,
         };
-        let part = match (self.fence, self.state, self.row) {
-            (Some(_), None, None) => ContextPart::Fence,
-            (None, Some(state), None) if !state.contains('/') => {
-                ContextPart::Rows(smol_str::format_smolstr!("{state}/"))
-            }
-            (None, None, Some(row)) if !row.contains('/') => ContextPart::Rows(row),
+        let id_prefix = match (self.state, self.row) {
+            (Some(state), None) if !state.contains('/') => smol_str::format_smolstr!("{state}/"),
+            (None, Some(row)) if !row.contains('/') => row,
             _ => return None,
         };
         let earliest_expiry = self.soonest.map_or(NO_EXPIRY, Timestamp::from);
         let head = DocHead { states: self.holds.into(), spans: [self.snapshots, self.entries], earliest_expiry };
-        let context = Context { partition_key: partition_key.into(), part };
-        Some(FileHead { context, write_seq: self.write, fence: self.fence.unwrap_or(0), head })
+        let context = Context { partition_key: partition_key.into(), id_prefix };
+        Some(FileHead { context, write_seq: self.write, head })
     }
 }
 

@@ -50,16 +50,6 @@ impl<'a> Stage<'a> {
 
     /// Applies a batch on top of the previous ones.
     pub(super) fn apply(&mut self, batch: &Batch, now: Timestamp) -> Result<BatchOutput, StoreError> {
-        let fence = Context::fence(&self.partition_key);
-        let mut raised_fence = None;
-        if batch.fence.is_some() {
-            let staged = self.load(&fence)?;
-            if staged.quarantined.is_some() {
-                let reason = format!("the fence of {} is unreadable, so fenced writes are refused", self.partition_key);
-                return Err(StoreError::Unavailable(reason));
-            }
-            raised_fence = batch.check_fence(staged.after.fence)?;
-        }
         // Check all writes before the first is applied, so that a refusal leaves nothing to undo.
         for write in &batch.writes {
             let staged = self.load(&Context::of_row(&self.partition_key, &write.id))?;
@@ -67,9 +57,6 @@ impl<'a> Stage<'a> {
         }
         if batch.no_other_rows && self.has_other_rows(batch, now)? {
             return Err(StoreError::OtherRows);
-        }
-        if let Some(given) = raised_fence {
-            self.load(&fence)?.doc_mut().fence = given;
         }
         let context = WriteContext { stamp: batch.stamp, floor: self.floor, now };
         let mut output = BatchOutput { versions: Vec::with_capacity(batch.writes.len()), changes: Vec::new() };

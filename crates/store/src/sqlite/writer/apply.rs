@@ -121,14 +121,6 @@ fn commit(
     change_feed: &ChangeFeed,
 ) -> Result<Result<TaskOutput, StoreError>, StoreError> {
     let partition = partition_key(&batch.partition);
-    let seen = match batch.fence {
-        Some(_) => read_fence(tx.connection, &partition).map_err(|error| error::unavailable(&error))?,
-        None => 0,
-    };
-    let raised_fence = match batch.check_fence(seen) {
-        Ok(raised) => raised,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
     // Check all writes before the first is applied, so that a refusal leaves nothing to undo.
     let context = WriteContext { stamp: batch.stamp, floor: tx.floor, now };
     let mut found = Vec::with_capacity(batch.writes.len());
@@ -143,9 +135,6 @@ fn commit(
         && has_other_rows(tx.connection, &partition, batch, now).map_err(|e| error::unavailable(&e))?
     {
         return Ok(Err(StoreError::OtherRows));
-    }
-    if let Some(fence) = raised_fence {
-        raise_fence(tx.connection, &partition, fence).map_err(|error| error::unavailable(&error))?;
     }
     let mut output =
         TaskOutput { versions: Vec::with_capacity(found.len()), changes: Vec::new(), released_keys: Vec::new() };
@@ -170,17 +159,6 @@ fn row_name<'a>(partition: &'a str, write: &'a Write) -> RowName<'a> {
 
 fn row_key(partition: &Partition, table: Table, id: &SmolStr) -> RowKey {
     RowKey { partition: partition.clone(), table, id: id.clone() }
-}
-
-fn read_fence(connection: &Connection, partition: &str) -> Result<u64> {
-    let mut find = connection.prepare_cached("SELECT fence FROM fences WHERE partition = ?1")?;
-    let fence: Option<i64> = find.query_row([partition], |row| row.get(0)).optional()?;
-    Ok(fence.unwrap_or(0).cast_unsigned())
-}
-
-fn raise_fence(connection: &Connection, partition: &str, fence: u64) -> Result<()> {
-    let mut raise = connection.prepare_cached("INSERT OR REPLACE INTO fences VALUES (?1, ?2)")?;
-    raise.execute((partition, fence.cast_signed())).map(|_| ())
 }
 
 /// Whether the partition holds a row that the batch does not write.

@@ -24,8 +24,10 @@ use toolhub_storage::backend::{Durability, SizeLimit, StoreError};
 use super::super::{connection, error, store_file::StoreFile};
 use crate::failpoint;
 
-/// WAL size in pages that triggers a checkpoint; SQLite's own default.
-const CHECKPOINT_PAGES: u32 = 1000;
+/// WAL size in pages that triggers a checkpoint: 16 MB, four times SQLite's own default. A checkpoint writes a page once, however often it
+/// is in the WAL, and under load the last pages of the indexes are in it many times. So much may be lost in a power failure of what
+/// is only kill-safe.
+const CHECKPOINT_PAGES: u32 = 4000;
 
 pub(super) struct WriteConnection {
     file: Arc<StoreFile>,

@@ -153,38 +153,6 @@ async fn a_run_that_waits_for_a_person_goes_on_after_a_hub_that_was_shut_down() 
 }
 
 #[tokio::test]
-async fn of_two_services_on_one_store_both_tell_what_came_of_a_call_that_one_of_them_made() {
-    let (pay, paying) = scripted("pay", [ScriptStep::Hang]);
-    let store: Arc<Memory> = Arc::default();
-    let hub = async |tool: ToolBuilder| {
-        let builder = ToolHub::builder().shared_store(store.clone()).tool(tool.timeout(Duration::from_secs(1)));
-        AgentService::new(&builder.build().await.unwrap())
-    };
-    let (pay_there, paying_there) = scripted("pay", []);
-    let (first, second) = (hub(pay).await, hub(pay_there).await);
-    first.define(
-        "default",
-        AgentDefinition::new(ScriptedModel::new([
-            calls_reply([("pay", json!({}))]),
-            text_reply("Done."),
-            text_reply("Done."),
-        ])),
-    );
-    second.define("default", AgentDefinition::new(ScriptedModel::new([text_reply("Done."), text_reply("Done.")])));
-    let run = first.send(&default_tenant(), &thread(), "Pay").await.unwrap();
-    while paying.recorded_arguments().is_empty() {
-        tokio::task::yield_now().await;
-    }
-    // It takes the run for that of a dead process, and continues it.
-    second.send(&default_tenant(), &thread(), "Pay").await.unwrap_err();
-    wait_for_end(&second, &run.record()).await;
-    let messages = second.messages(&default_tenant(), &thread(), 10, None).await.unwrap();
-    assert_eq!((messages.len(), paying.recorded_arguments().len(), paying_there.recorded_arguments().len()), (4, 1, 0));
-    let Message::Tool { results } = &messages[2].message else { panic!("{messages:?}") };
-    assert!(results[0].text.contains("did not answer"), "{}", results[0].text);
-}
-
-#[tokio::test]
 async fn one_open_run_that_cannot_be_read_does_not_keep_the_others_from_going_on() {
     use toolhub::backend::{Backend, Batch, Change, Durability, Expect, Partition, Table, Write};
     let store: Arc<Memory> = Arc::default();

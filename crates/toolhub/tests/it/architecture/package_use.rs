@@ -14,10 +14,11 @@ const USERS: &[(&str, &[&str])] = &[
     ("granit-parser", &["toolhub-connect"]),
     ("hyper-util", &["toolhub-net", "toolhub-server"]),
     ("jsonschema", &["toolhub-schema"]),
+    ("redis", &["toolhub-store"]),
     ("reqwest", &[]),
     ("rmcp", &["toolhub-connect", "toolhub-server"]),
     ("rusqlite", &["toolhub-store"]),
-    ("rustls", &["toolhub-net"]),
+    ("rustls", &["toolhub-net", "toolhub-store"]),
     ("sse-stream", &["toolhub-connect"]),
     // Types and schemas are plain values.
     (

@@ -1,0 +1,188 @@
+//! Several servers with one config on one Redis: what is done on one of them holds on the others.
+
+use std::{process::Command, thread, time::Duration};
+
+use serde_json::{Value, json};
+use toolhub_testkit::{RedisServer, TempFolder};
+
+use super::{connection::HttpConnection, process::Process};
+use crate::config::run_toolhub;
+
+/// What is done on one node must hold on the others within this time; the tests allow more on a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+/// A killed node is dead after its silence; its calls are closed a little later.
+const UNTIL_CLOSED: Duration = Duration::from_secs(90);
+
+const TOOLS: &str = r#"
+[tools.calculator]
+builtin = "calculator"
+[tools.dangerous]
+builtin = "dangerous"
+[tools.slow]
+command = "sh"
+args = ["-c", "cat >/dev/null; sleep 300"]
+parameters = { type = "object" }
+timeout = "10m"
+confirm = false
+[auth]
+mode = "keys"
+"#;
+
+/// Three nodes, and the key of an administrator.
+struct Nodes {
+    nodes: Vec<Process>,
+    key: String,
+    folder: TempFolder,
+    _redis: RedisServer,
+}
+
+impl Nodes {
+    fn start() -> Self {
+        let (redis, folder) = (RedisServer::start(), TempFolder::new());
+        let created = run_toolhub(folder.path(), &["--json", "keys", "create", "ops"], &[]);
+        let created: Value = serde_json::from_str(&created.out).unwrap_or_else(|_| panic!("{}", created.err));
+        let store = format!("[store]\nbackend = \"redis\"\nurl = \"{}\"\nnode_timeout = \"2s\"\n", redis.url());
+        let key = format!("[[auth.keys]]\nname = \"ops\"\nhash = {}\nscopes = [\"admin\"]\n", created["hash"]);
+        folder.write("toolhub.toml", &format!("{store}{TOOLS}{key}"));
+        let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")];
+        let node = |_| Process::start(folder.path(), &["serve", "--port", "0"], &variables);
+        let nodes = (0..3).map(node).collect();
+        let key = created["key"].as_str().expect("a key").to_owned();
+        Self { nodes, key, folder, _redis: redis }
+    }
+
+    /// Sends a request to a node; returns the status and the body.
+    fn send(&self, node: usize, what: &str, body: &Value) -> (u16, Value) {
+        self.send_with(node, &self.key, "", what, body)
+    }
+
+    fn send_with(&self, node: usize, key: &str, headers: &str, what: &str, body: &Value) -> (u16, Value) {
+        let headers = format!("authorization: Bearer {key}\r\n{headers}");
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let response = HttpConnection::connect(self.nodes[node].port).send(what, &headers, &text);
+        (response.status, serde_json::from_str(&response.text).unwrap_or_default())
+    }
+
+    /// Starts a call that goes on without its caller.
+    fn start_call(&self, node: usize, tool: &str, arguments: &Value) -> Value {
+        let what = format!("POST /api/v1/tools/{tool}/calls");
+        let body = json!({"arguments": arguments, "threadId": "t"});
+        let (status, started) = self.send_with(node, &self.key, "prefer: respond-async\r\n", &what, &body);
+        assert_eq!(status, 202, "{started}");
+        started
+    }
+}
+
+/// Waits until the condition holds.
+#[track_caller]
+fn within(time: Duration, mut condition: impl FnMut() -> bool) {
+    let pause = Duration::from_millis(20);
+    let mut waited = Duration::ZERO;
+    while !condition() {
+        assert!(waited < time, "the condition did not hold within {time:?}");
+        thread::park_timeout(pause);
+        waited += pause;
+    }
+}
+
+#[test]
+fn what_is_done_on_one_of_three_nodes_holds_on_the_others() {
+    let nodes = Nodes::start();
+    // Membership.
+    for node in 0..3 {
+        let of_all = |nodes: &Value, condition: &dyn Fn(&Value) -> bool| {
+            nodes["items"].as_array().map_or(0, |nodes| nodes.iter().filter(|node| condition(node)).count())
+        };
+        within(SOON, || {
+            let listed = nodes.send(node, "GET /api/v1/nodes", &Value::Null).1;
+            let first = listed["items"][0]["configDigest"].clone();
+            let counts = [
+                of_all(&listed, &|node| node["state"] == "alive" && node["configDigest"] == first),
+                of_all(&listed, &|node| node["isSelf"] == true),
+                of_all(&listed, &|node| node["isMaintainer"] == true),
+            ];
+            counts == [3, 1, 1]
+        });
+    }
+    let url = format!("http://127.0.0.1:{}", nodes.nodes[0].port);
+    let listed = run_toolhub(nodes.folder.path(), &["nodes", "--server", &url], &[("TOOLHUB_TOKEN", &nodes.key)]);
+    assert_eq!((listed.code, listed.out.lines().count()), (0, 4), "{listed:?}");
+    assert!(listed.out.contains("this one") && listed.out.contains("maintenance"), "{listed:?}");
+    let ready = HttpConnection::connect(nodes.nodes[0].port);
+    let ready = { ready }.send("GET /readyz?verbose", &format!("authorization: Bearer {}\r\n", nodes.key), "").text;
+    assert!(ready.contains("[+]nodes 3 alive") && ready.contains("`store.redis.seal_secret`"), "{ready}");
+
+    // A tool.
+    let tool = json!({"name": "made", "builtin": "calculator"});
+    assert_eq!(nodes.send(0, "POST /api/v1/tools", &tool).0, 201);
+    let call = json!({"arguments": {"expression": "1+1"}});
+    for node in [1, 2] {
+        within(SOON, || nodes.send(node, "POST /api/v1/tools/made/calls", &call).1["status"] == "success");
+        assert_eq!(nodes.send(node, "POST /api/v1/tools", &tool).0, 409);
+    }
+    assert_eq!(nodes.send(2, "DELETE /api/v1/tools/made", &Value::Null).0, 204);
+    for node in [0, 1] {
+        within(SOON, || nodes.send(node, "GET /api/v1/tools/made", &Value::Null).0 == 404);
+    }
+
+    // A key.
+    let (status, created) = nodes.send(1, "POST /api/v1/keys", &json!({"name": "ann", "scopes": ["tools:read"]}));
+    assert_eq!(status, 201, "{created}");
+    let key = created["key"].as_str().expect("a key");
+    let use_key = |node| nodes.send_with(node, key, "", "GET /api/v1/tools", &Value::Null).0;
+    for node in 0..3 {
+        within(SOON, || use_key(node) == 200);
+    }
+    let revoke = format!("DELETE /api/v1/keys/{}", created["id"].as_str().expect("an id"));
+    assert_eq!(nodes.send(2, &revoke, &Value::Null).0, 204);
+    for node in 0..3 {
+        within(SOON, || use_key(node) == 401);
+    }
+
+    // An approval.
+    let asked = nodes.start_call(0, "dangerous", &json!({"folder": "/tmp/old"}));
+    let (id, approval) =
+        (asked["id"].as_str().expect("a call"), asked["approval"]["id"].as_str().expect("an approval"));
+    let answer = format!("POST /api/v1/approvals/{approval}");
+    assert_eq!(nodes.send(1, &answer, &json!({"outcome": "proceed_once"})).0, 200);
+    let shown = format!("GET /api/v1/calls/{id}");
+    within(SOON, || nodes.send(2, &shown, &Value::Null).1["status"] == "success");
+
+    // A tool that is switched off.
+    assert_eq!(nodes.send(0, "POST /api/v1/tools/calculator/disable", &Value::Null).0, 200);
+    for node in [1, 2] {
+        within(SOON, || nodes.send(node, "GET /api/v1/tools/calculator", &Value::Null).1["status"] == "unavailable");
+    }
+}
+
+#[test]
+fn a_call_of_a_killed_node_is_closed_as_interrupted_by_another() {
+    let nodes = Nodes::start();
+    let started = nodes.start_call(0, "slow", &json!({}));
+    let shown = format!("GET /api/v1/calls/{}", started["id"].as_str().expect("a call"));
+    within(SOON, || nodes.send(1, &shown, &Value::Null).0 == 200);
+    nodes.nodes[0].signal("KILL");
+    within(UNTIL_CLOSED, || nodes.send(1, &shown, &Value::Null).1["error"]["code"] == "interrupted");
+    assert_eq!(nodes.send(2, &shown, &Value::Null).1["error"]["code"], "interrupted");
+}
+
+#[test]
+fn the_example_of_three_nodes_runs_and_shows_that_they_share_a_thread() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/many-nodes/three_nodes.py");
+    let mut command = Command::new("python3");
+    command.arg(script).env("TOOLHUB", env!("CARGO_BIN_EXE_toolhub"));
+    let output = command.output().expect("python3 can be started");
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{error}");
+    let lines: Vec<&str> = out.lines().collect();
+    let expected = [
+        "node 1 counts to 1",
+        "node 2 counts to 2",
+        "node 3 counts to 3",
+        "node 1 is killed",
+        "node 2 counts to 4",
+        "node 3 counts to 5",
+        "nodes that are alive: 2",
+    ];
+    assert_eq!(lines, expected);
+}

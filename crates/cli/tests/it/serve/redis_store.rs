@@ -1,0 +1,135 @@
+//! The binary with its records in Redis.
+
+use std::process::Command;
+
+use serde_json::json;
+use toolhub_testkit::{RedisServer, TempFolder};
+
+use super::{HttpConnection, Process};
+
+fn write_config(folder: &TempFolder, url: &str) {
+    let text = format!(
+        "[store]\nbackend = \"redis\"\nurl = \"{url}\"\n[tools.counter]\nbuiltin = \"counter\"\n[tools.calculator]\nbuiltin = \"calculator\"\n"
+    );
+    folder.write("toolhub.toml", &text);
+}
+
+fn start(folder: &TempFolder) -> Process {
+    let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")];
+    Process::start(folder.path(), &["serve", "--port", "0"], &variables)
+}
+
+/// Runs a command to its end; returns its exit code and what it printed.
+fn run(folder: &TempFolder, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
+    let output = command.args(arguments).current_dir(folder.path()).env_clear().env("HOME", folder.path()).output();
+    let output = output.expect("the binary can be started");
+    (
+        output.status.code(),
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat(),
+    )
+}
+
+#[test]
+fn what_a_killed_server_acknowledged_is_in_redis_for_the_next_one() {
+    let redis = RedisServer::start();
+    let folder = TempFolder::new();
+    write_config(&folder, &redis.url());
+    let count = |server: &Process| {
+        let body = json!({"arguments": {}, "threadId": "t"}).to_string();
+        let called = HttpConnection::connect(server.port).send("POST /api/v1/tools/counter/calls", "", &body);
+        assert_eq!(called.json()["status"], "success", "{}", called.text);
+        called.text
+    };
+    let server = start(&folder);
+    let first = count(&server);
+
+    server.signal("KILL");
+    drop(server);
+    let server = start(&folder);
+    let second = count(&server);
+    assert_ne!(first, second, "the state is still there");
+    server.signal("TERM");
+    let (code, _, error) = server.wait_for_exit();
+    assert_eq!(code, Some(0), "{error}");
+    let (code, text) = run(&folder, &["threads", "list"]);
+    assert!(code == Some(0) && text.contains('t'), "{text}");
+    let (_, text) = run(&folder, &["doctor"]);
+    assert!(text.contains("the Redis server keeps what it acknowledges"), "{text}");
+}
+
+#[test]
+fn a_server_on_which_records_would_be_lost_is_refused_with_the_setting_to_change() {
+    let redis = RedisServer::start_with(&["--appendonly no"]);
+    let folder = TempFolder::new();
+    write_config(&folder, &redis.url());
+    let (code, text) = run(&folder, &["serve", "--port", "0"]);
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("`appendonly yes`") && text.contains("store.redis.volatile"), "{text}");
+    assert_eq!(redis.cli(&["DBSIZE"]), "0");
+}
+
+#[test]
+fn while_redis_is_away_plain_reads_go_on_and_what_needs_a_record_is_refused() {
+    let mut redis = RedisServer::start();
+    let folder = TempFolder::new();
+    write_config(&folder, &redis.url());
+    let server = start(&folder);
+    let call = |tool: &str, arguments: &str| {
+        let path = format!("POST /api/v1/tools/{tool}/calls");
+        HttpConnection::connect(server.port).send(&path, "", arguments)
+    };
+    let sum = r#"{"arguments": {"expression": "1+1"}}"#;
+    assert_eq!(call("calculator", sum).status, 200);
+    redis.kill();
+    let refused = call("counter", r#"{"arguments": {}, "threadId": "t"}"#);
+    assert!(refused.status == 503 && refused.text.contains("store_unavailable"), "{}", refused.text);
+    let called = call("calculator", sum);
+    assert!(called.status == 200 && called.text.contains("success"), "{}", called.text);
+    let ready = HttpConnection::connect(server.port).send("GET /readyz?verbose", "", "");
+    assert!(ready.status == 200 && ready.text.contains("[!]store degraded: it does not answer"), "{}", ready.text);
+    redis.restart();
+    while call("counter", r#"{"arguments": {}, "threadId": "t"}"#).status != 200 {
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+    let ready = HttpConnection::connect(server.port).send("GET /readyz?verbose", "", "");
+    assert!(!ready.text.contains("does not answer"), "{}", ready.text);
+}
+
+#[test]
+fn records_are_copied_from_sqlite_to_redis_with_their_versions_and_found_there() {
+    let redis = RedisServer::start();
+    let folder = TempFolder::new();
+    folder.write("toolhub.toml", "[tools.counter]\nbuiltin = \"counter\"\n");
+    let target = TempFolder::new();
+    write_config(&target, &redis.url());
+    for _ in 0..3 {
+        let (code, text) = run(&folder, &["call", "counter", "--thread", "t"]);
+        assert_eq!(code, Some(0), "{text}");
+    }
+    let config = target.path().join("toolhub.toml");
+    let copy = ["store", "copy", "--to", config.to_str().expect("a path of ASCII")];
+    let (code, text) = run(&folder, &copy);
+    assert!(code == Some(0) && text.contains("both stores are the same"), "{text}");
+    let (code, text) = run(&folder, &copy);
+    assert!(code != Some(0) && text.contains("not empty") && text.contains("store.key_prefix"), "{text}");
+
+    let (code, text) = run(&target, &["call", "counter", "--thread", "t", "--json"]);
+    assert!(code == Some(0) && text.contains('4'), "{text}");
+    let (_, text) = run(&target, &["calls", "list", "--tool", "counter", "--json"]);
+    let calls: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(calls["items"].as_array().map(Vec::len), Some(4), "{text}");
+
+    folder.write(
+        "more.toml",
+        &format!(
+            "[store]\nbackend = \"redis\"\nurl = \"{}\"\nkey_prefix = \"many\"\n[store.redis]\nbuckets = 64\n",
+            redis.url()
+        ),
+    );
+    let more = folder.path().join("more.toml");
+    let (code, text) = run(&target, &["store", "copy", "--json", "--to", more.to_str().expect("a path of ASCII")]);
+    assert!(code == Some(0) && text.contains("\"state\""), "{text}");
+    let (code, text) = run(&target, &["store", "copy", "--to", "nothing.toml"]);
+    assert!(code != Some(0) && text.contains("nothing.toml"), "{text}");
+}

@@ -1,0 +1,49 @@
+//! Public API of membership: the nodes that share the store, and which of them are alive.
+//!
+//! In: nothing, or the id of a node. Out: what this node knows of the others. `nodes.rs` beside the hub keeps it up to date.
+
+use tokio::sync::watch;
+
+use super::ToolHub;
+use crate::nodes::NodeStatus;
+use toolhub_storage::backend::StoreError;
+
+impl ToolHub {
+    /// The nodes that share the store: this one, those that are alive, and those that died in the last ten minutes. On a store
+    /// with one user it is this node alone.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn nodes(&self) -> Result<Vec<NodeStatus>, StoreError> {
+        self.engine.nodes.list().await
+    }
+
+    /// The id of this node, unique among all that ever used the store.
+    #[must_use]
+    pub fn node_id(&self) -> &str {
+        &self.engine.journal.node
+    }
+
+    /// Whether this hub is the only user of its store.
+    #[must_use]
+    pub fn has_exclusive_store(&self) -> bool {
+        self.engine.nodes.is_exclusive()
+    }
+
+    /// Whether a node is alive, for crates with records that name the node that works on them. Such a record must have been read
+    /// before. This node is alive.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    #[doc(hidden)]
+    pub async fn is_node_alive(&self, id: &str) -> Result<bool, StoreError> {
+        self.engine.nodes.is_alive(id).await
+    }
+
+    /// Changes whenever a node has died or left.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn node_departures(&self) -> watch::Receiver<u64> {
+        self.engine.nodes.departures()
+    }
+}

@@ -1,0 +1,191 @@
+//! Acts on the requests of other nodes that concern calls of this node, and asks other nodes on behalf of callers here.
+//!
+//! In: request rows as they appear. Out: cancelled calls, accepted results, and the answers to them. `requests.rs` beside the hub holds
+//! the rows.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use super::ToolHub;
+use crate::{
+    call::ReportError,
+    engine::Engine,
+    journal::{CallRecord, CallTracker, OpenCall},
+    requests::{self, ReportAnswer, ReportRequest, RequestKind},
+};
+use toolhub_storage::{
+    backend::{Partition, RowKey, RowVersion, StoreError, WatchEvent, Watcher},
+    clock::Instant,
+};
+use toolhub_types::{
+    error::{ErrorKind, ToolError},
+    ids::{CallId, Tenant, ThreadId},
+};
+
+/// Shortest and longest time between two looks for an answer or the end of a call on another node.
+pub(super) const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// How long an answer is awaited after the call has ended.
+const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// Acts on requests of other nodes until the hub is dropped.
+pub(super) async fn watch_requests(mut rows: Watcher, hub: Weak<Engine>) {
+    while let Some(change) = rows.next().await {
+        let Some(engine) = hub.upgrade() else { return };
+        match change {
+            WatchEvent::Row(key, Some(_)) => act(&engine, key).await,
+            WatchEvent::Row(_, None) => {}
+            WatchEvent::Lagged => match requests::all(&*engine.services.store, engine.services.clock.now()).await {
+                Ok(keys) => {
+                    for key in keys {
+                        act(&engine, key).await;
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "requests of other nodes not read after missed changes"),
+            },
+        }
+    }
+}
+
+/// Acts on a request if its call runs here.
+async fn act(engine: &Arc<Engine>, key: RowKey) {
+    let Some(kind) = requests::kind_of(&key) else { return };
+    let find = |call| engine.live_calls.find(call).filter(|live| live.head.tenant == key.partition.tenant);
+    let (store, now) = (&*engine.services.store, engine.services.clock.now());
+    match kind {
+        RequestKind::Cancel(call) => {
+            let Some(live) = find(call) else { return };
+            live.cancel.cancel();
+            requests::remove(store, key, now).await;
+        }
+        RequestKind::Report(call) => {
+            let Some(live) = find(call) else { return };
+            match requests::load_report(store, &key, now).await {
+                Ok(Some((report, version))) if report.answer.is_none() => {
+                    // On a task of its own: the answer waits for the end of the call.
+                    engine.runtime.spawn(answer_report(engine.clone(), live, key, report, version));
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, %call, "result that was reported on another node not read"),
+            }
+        }
+    }
+}
+
+/// Takes the reported result and writes what became of it.
+async fn answer_report(
+    engine: Arc<Engine>,
+    live: Arc<CallTracker>,
+    key: RowKey,
+    mut report: ReportRequest,
+    version: RowVersion,
+) {
+    let hub = ToolHub { engine };
+    let answer = match hub.report_here(&live, report.result()).await {
+        Ok(()) => ReportAnswer::Accepted,
+        Err(ReportError::Early) => ReportAnswer::Early,
+        Err(ReportError::NotExternal) => ReportAnswer::NotExternal,
+        Err(_) => ReportAnswer::Late,
+    };
+    report.answer = Some(answer);
+    let store = &*hub.engine.services.store;
+    if let Err(error) = requests::put_report(store, key, &report, Some(version), hub.now()).await {
+        tracing::debug!(%error, "answer to a reported result not written");
+    }
+}
+
+/// Cancels a call that was resumed here if another node has asked for it before.
+pub(super) fn cancel_if_requested(engine: &Arc<Engine>, tenant: &Tenant, open: &OpenCall) {
+    if engine.nodes.is_exclusive() {
+        return;
+    }
+    let record = &open.record;
+    let key = requests::cancel_key(partition(tenant, record.thread.as_ref(), record.id), record.id);
+    let engine = engine.clone();
+    let tasks = engine.runtime.clone();
+    tasks.spawn(async move {
+        if let Ok(true) = requests::exists(&*engine.services.store, &key, engine.services.clock.now()).await {
+            act(&engine, key).await;
+        }
+    });
+}
+
+impl ToolHub {
+    /// Asks the node that runs the call to cancel it.
+    pub(super) async fn cancel_elsewhere(&self, tenant: &Tenant, record: &CallRecord) -> Result<(), StoreError> {
+        let key = requests::cancel_key(partition(tenant, record.thread.as_ref(), record.id), record.id);
+        requests::put_cancel(&*self.engine.services.store, key, self.now()).await
+    }
+
+    /// Ends a call of this node with a reported result.
+    pub(super) async fn report_here(
+        &self,
+        live: &CallTracker,
+        result: Result<Value, ToolError>,
+    ) -> Result<(), ReportError> {
+        live.report(result)?;
+        live.wait_ended().await;
+        // Another node may have considered this one dead and closed the call as interrupted.
+        let record = self.call_record(&live.head.tenant, live.head.id).await.ok().flatten();
+        if record.is_some_and(|record| is_interrupted(&record)) { Err(ReportError::Late) } else { Ok(()) }
+    }
+
+    /// Passes a reported result to the node that runs the call, and waits for its answer.
+    pub(super) async fn report_elsewhere(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+        thread: Option<&ThreadId>,
+        result: Result<Value, ToolError>,
+    ) -> Result<(), ReportError> {
+        let store = &*self.engine.services.store;
+        let key = requests::report_key(partition(tenant, thread, call), call);
+        requests::put_report(store, key.clone(), &ReportRequest::new(result), None, self.now()).await?;
+        let (mut delay, longest) = POLL_INTERVALS;
+        let mut give_up_at: Option<Instant> = None;
+        let answer = loop {
+            tokio::time::sleep(delay).await;
+            delay = (2 * delay).min(longest);
+            // The call may go on here.
+            act(&self.engine, key.clone()).await;
+            let record = self.call_record(tenant, call).await?;
+            let answer = match requests::load_report(store, &key, self.now()).await? {
+                // It was deleted with its thread.
+                None => Some(ReportAnswer::Late),
+                Some((report, _)) => report.answer,
+            };
+            if let Some(answer) = answer {
+                break answer;
+            }
+            match record {
+                Some(record) if record.outcome.is_none() => {}
+                Some(record) if is_interrupted(&record) => break ReportAnswer::Late,
+                _ => {
+                    let now = self.engine.services.clock.instant();
+                    if now >= *give_up_at.get_or_insert(now + ANSWER_GRACE) {
+                        break ReportAnswer::Late;
+                    }
+                }
+            }
+        };
+        requests::remove(store, key, self.now()).await;
+        match answer {
+            ReportAnswer::Accepted => Ok(()),
+            ReportAnswer::Late => Err(ReportError::Late),
+            ReportAnswer::Early => Err(ReportError::Early),
+            ReportAnswer::NotExternal => Err(ReportError::NotExternal),
+        }
+    }
+}
+
+fn is_interrupted(record: &CallRecord) -> bool {
+    record.outcome.as_ref().is_some_and(|outcome| outcome.error_kind() == Some(ErrorKind::Interrupted))
+}
+
+fn partition(tenant: &Tenant, thread: Option<&ThreadId>, call: CallId) -> Partition {
+    Partition::for_call(tenant.clone(), thread, call)
+}

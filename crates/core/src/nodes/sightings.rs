@@ -1,0 +1,160 @@
+//! Decides which nodes are dead, from repeated looks at their rows.
+//!
+//! In: the rows of all nodes as they were read at a time of the observer's monotonic clock. Out: which nodes are alive,
+//! and which have just died or left. Clocks of different machines are never compared. Holds no store.
+
+use std::{collections::HashMap, time::Duration};
+
+use smol_str::SmolStr;
+
+use super::record::{NodeRecord, NodeState, NodeStatus};
+use toolhub_storage::{backend::RowVersion, clock::Instant};
+
+/// How long a dead node is listed.
+const LISTING_TIME: Duration = Duration::from_secs(600);
+/// Maximum number of dead nodes that are listed.
+const MAX_LISTED_DEAD: usize = 100;
+
+/// The nodes that this node has seen.
+pub(super) struct Sightings {
+    timeout: Duration,
+    interval: Duration,
+    nodes: HashMap<SmolStr, Sighting>,
+    /// The last look at the rows.
+    looked_at: Option<Instant>,
+    /// Nodes that died lately, for listings.
+    dead: Vec<(NodeRecord, Instant)>,
+}
+
+struct Sighting {
+    record: NodeRecord,
+    version: RowVersion,
+    /// When its row was first seen in this version.
+    renewed_at: Instant,
+    /// For how long the row has been watched without a change.
+    silent: Duration,
+    /// Whether its death was reported.
+    is_reported: bool,
+}
+
+/// What a look at the rows has found.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// Nodes whose row must be removed, in the version that was seen: they are dead.
+    pub(super) dead: Vec<(NodeRecord, RowVersion)>,
+    /// Whether a node has died or left since the last look.
+    pub(super) has_departures: bool,
+}
+
+impl Sightings {
+    /// Nodes renew their row every `interval`, and are dead after `timeout` without.
+    pub(super) fn new(timeout: Duration, interval: Duration) -> Self {
+        Self { timeout, interval, nodes: HashMap::new(), looked_at: None, dead: Vec::new() }
+    }
+
+    /// Takes note of the rows of all other nodes, which were read after `at`.
+    pub(super) fn update(&mut self, rows: Vec<(NodeRecord, RowVersion)>, at: Instant) -> Changes {
+        // A process that was suspended has not watched: only the time of two renewals counts as watched between two looks.
+        let gap = self.looked_at.map_or(Duration::ZERO, |last| at.saturating_duration_since(last));
+        let watched = gap.min(2 * self.interval);
+        self.looked_at = Some(at);
+        let mut before = std::mem::take(&mut self.nodes);
+        let mut changes = Changes::default();
+        for (record, version) in rows {
+            let seen = before.remove(&record.id);
+            let mut sighting = match seen {
+                Some(seen) if seen.version == version => Sighting { silent: seen.silent + watched, ..seen },
+                _ => Sighting { record, version, renewed_at: at, silent: Duration::ZERO, is_reported: false },
+            };
+            if sighting.silent >= self.timeout {
+                changes.dead.push((sighting.record.clone(), version));
+                changes.has_departures |= !std::mem::replace(&mut sighting.is_reported, true);
+            }
+            self.nodes.insert(sighting.record.id.clone(), sighting);
+        }
+        changes.has_departures |= before.values().any(|gone| !gone.is_reported);
+        // One that was silent for long has died, and another node was the first to see it; the others have left.
+        let died = before.into_values().filter(|gone| gone.silent >= 2 * self.interval);
+        self.dead.extend(died.map(|gone| (gone.record, gone.renewed_at)));
+        self.dead.retain(|(_, renewed_at)| at.saturating_duration_since(*renewed_at) < LISTING_TIME);
+        let excess = self.dead.len().saturating_sub(MAX_LISTED_DEAD);
+        self.dead.drain(..excess);
+        changes
+    }
+
+    /// Whether the node had a row at the last look, and it was renewed in time.
+    pub(super) fn is_alive(&self, id: &str) -> bool {
+        self.nodes.get(id).is_some_and(|seen| seen.silent < self.timeout)
+    }
+
+    /// How many other nodes were alive at the last look.
+    pub(super) fn alive(&self) -> usize {
+        self.nodes.values().filter(|seen| seen.silent < self.timeout).count()
+    }
+
+    /// All nodes, and those that died lately.
+    pub(super) fn list(&self, now: Instant) -> Vec<NodeStatus> {
+        let age = |renewed_at: Instant| now.saturating_duration_since(renewed_at);
+        let known = self.nodes.values().map(|seen| {
+            let state = if seen.silent < self.timeout { NodeState::Alive } else { NodeState::Dead };
+            seen.record.status(state, age(seen.renewed_at), false)
+        });
+        let dead = self.dead.iter().filter(|(record, _)| !self.nodes.contains_key(&record.id));
+        known.chain(dead.map(|(record, at)| record.status(NodeState::Dead, age(*at), false))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhub_types::timestamp::Timestamp;
+
+    fn rows(version: Option<u64>) -> Vec<(NodeRecord, RowVersion)> {
+        let record = |id: &str| NodeRecord {
+            id: id.into(),
+            name: id.into(),
+            address: None,
+            version: "1".into(),
+            config_digest: None,
+            started_at: Timestamp::default(),
+        };
+        let version = version.map(|number| (record("n1"), RowVersion { number, stamp: number }));
+        version.into_iter().collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_dead_when_its_row_was_watched_for_the_timeout_without_a_change() {
+        let mut sightings = Sightings::new(Duration::from_secs(15), Duration::from_secs(5));
+        let mut look = async |after: u64, version: Option<u64>| {
+            tokio::time::advance(Duration::from_secs(after)).await;
+            let changes = sightings.update(rows(version), Instant::now());
+            (sightings.is_alive("n1"), changes.has_departures)
+        };
+        assert_eq!(look(100, Some(1)).await, (true, false), "seen for the first time");
+        assert_eq!(look(9, Some(1)).await, (true, false));
+        assert_eq!(look(5, Some(2)).await, (true, false), "it was renewed just now");
+        assert_eq!(look(5, Some(2)).await, (true, false));
+        assert_eq!(look(3600, Some(2)).await, (false, true), "10 of these seconds count, 15 in all");
+        assert_eq!(look(5, Some(2)).await, (false, false), "its death is reported once");
+        assert_eq!(look(5, Some(3)).await, (true, false), "it was only slow");
+        assert_eq!(look(3600, Some(3)).await, (true, false), "the observer was suspended");
+        assert_eq!(look(1, None).await, (false, true), "it has left");
+        assert_eq!(look(1, None).await, (false, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_node_is_listed_for_a_while_and_one_that_left_is_not() {
+        let mut sightings = Sightings::new(Duration::from_secs(15), Duration::from_secs(5));
+        for silent in [0, 5, 5, 5] {
+            tokio::time::advance(Duration::from_secs(silent)).await;
+            sightings.update(rows(Some(1)), Instant::now());
+        }
+        sightings.update(rows(None), Instant::now());
+        let listed: Vec<_> = sightings.list(Instant::now()).into_iter().map(|node| node.state).collect();
+        assert_eq!(listed, [NodeState::Dead]);
+        tokio::time::advance(LISTING_TIME).await;
+        sightings.update(rows(Some(1)), Instant::now());
+        sightings.update(rows(None), Instant::now());
+        assert!(sightings.list(Instant::now()).is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! Rate limits of several hubs on one store.
+
+use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use toolhub::{
+    RateLimit,
+    backend::{Backend, Memory},
+    prelude::*,
+    testing::{AssertOutcome, TestClock, scripted},
+};
+
+use crate::faulty_store::FaultyStore;
+
+/// Hubs on one store, with a tool that reads and has this limit.
+async fn hubs(number: usize, store: Arc<dyn Backend>, limit: RateLimit) -> (Vec<ToolHub>, TestClock) {
+    let (clock, mut hubs) = (TestClock::new(), Vec::new());
+    for _ in 0..number {
+        let tool = scripted("read", []).0.read_only().rate_limit(limit.clone());
+        let builder = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).tool(tool);
+        hubs.push(builder.build().await.unwrap());
+    }
+    (hubs, clock)
+}
+
+async fn passes(hub: &ToolHub) -> bool {
+    let outcome = hub.call("read", json!({})).thread("t").await;
+    assert!(outcome.is_success() || outcome.error_kind() == Some(ErrorKind::RateLimited), "{outcome:?}");
+    outcome.is_success()
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_hubs_together_pass_as_many_calls_as_the_limit_and_hardly_fewer() {
+    let (hubs, _) = hubs(3, Arc::new(Memory::new()), RateLimit::per_second(100)).await;
+    let mut passed = 0;
+    for _ in 0..2_000 {
+        for hub in &hubs {
+            passed += usize::from(passes(hub).await);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // A full burst, and ten seconds.
+    assert!((1_045..=1_100).contains(&passed), "{passed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_a_thread_holds_on_all_hubs_together() {
+    let limit = RateLimit::per_minute(4).each_thread();
+    let (hubs, _) = hubs(2, Arc::new(Memory::new()), limit).await;
+    let mut passed = 0;
+    for _ in 0..5 {
+        for hub in &hubs {
+            passed += usize::from(passes(hub).await);
+        }
+    }
+    assert_eq!(passed, 4);
+    hubs[1].call("read", json!({})).thread("other").await.assert_success();
+    let refused = hubs[0].call("read", json!({})).thread("t").await;
+    assert!(refused.error.unwrap().retry_after.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_may_wait_waits_for_its_turn_among_all_hubs() {
+    let limit = RateLimit::per_second(10).wait(Duration::from_secs(10));
+    let (hubs, _) = hubs(2, Arc::new(Memory::new()), limit).await;
+    let began = tokio::time::Instant::now();
+    let calls = (0..40).map(|number| {
+        let hub = &hubs[number % 2];
+        async move {
+            hub.call("read", json!({})).thread("t").await.assert_success();
+        }
+    });
+    futures_util::future::join_all(calls).await;
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(2_900) && took < Duration::from_millis(3_500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_does_not_answer_a_hub_goes_by_its_own_share() {
+    let store: Arc<FaultyStore> = Arc::default();
+    let (hubs, _) = hubs(1, store.clone(), RateLimit::per_minute(5)).await;
+    store.unavailable.store(true, Ordering::Release);
+    let mut passed = 0;
+    for _ in 0..8 {
+        passed += usize::from(passes(&hubs[0]).await);
+    }
+    assert_eq!(passed, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_of_a_call_that_left_while_it_waited_lets_no_other_call_pass_before_its_time() {
+    let limit = RateLimit::per_second(1).burst(1).wait(Duration::from_secs(60));
+    let (hubs, _) = hubs(1, Arc::new(Memory::new()), limit).await;
+    hubs[0].call("read", json!({})).thread("t").await.assert_success();
+    for _ in 0..5 {
+        let call = async { hubs[0].call("read", json!({})).thread("t").await };
+        assert!(tokio::time::timeout(Duration::from_millis(10), call).await.is_err(), "it waits");
+    }
+    let began = tokio::time::Instant::now();
+    hubs[0].call("read", json!({})).thread("t").await.assert_success();
+    assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_usage_of_a_wider_limit_blocks_no_longer_than_the_narrower_one_allows() {
+    let store: Arc<dyn Backend> = Arc::new(Memory::new());
+    let limit = RateLimit::per_hour(3_600);
+    let (wide, clock) = hubs(1, store.clone(), limit.clone().burst(200)).await;
+    for _ in 0..200 {
+        wide[0].call("read", json!({})).thread("t").await.assert_success();
+    }
+    let tool = scripted("read", []).0.read_only().rate_limit(limit.burst(1));
+    let narrow = ToolHub::builder().shared_store(store).clock(clock).tool(tool).build().await.unwrap();
+    assert!(!passes(&narrow).await);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(passes(&narrow).await);
+}

@@ -1,0 +1,80 @@
+//! Commits that the store lost are told to those whom they concern, and counted.
+
+use std::sync::{Mutex, PoisonError};
+
+use toolhub::{
+    BoxFuture,
+    backend::{Backend, Batch, LossReport, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
+    clock::Timestamp,
+    events::EventKind,
+    prelude::*,
+};
+
+/// A memory store that claims to have lost commits.
+#[derive(Default)]
+struct LossyStore {
+    memory: Memory,
+    losses: Mutex<Vec<LossReport>>,
+}
+
+impl LossyStore {
+    fn lose(&self, commits: u64, since: i64, partitions: &[&str]) {
+        let partitions = partitions.iter().map(|partition| (*partition).to_owned()).collect();
+        let report = LossReport { commits, since: Timestamp::from_millis(since), partitions };
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner).push(report);
+    }
+}
+
+impl Backend for LossyStore {
+    fn load<'a>(&'a self, keys: &'a [RowKey], now: Timestamp) -> BoxFuture<'a, Result<Vec<Option<Row>>, StoreError>> {
+        self.memory.load(keys, now)
+    }
+
+    fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
+        self.memory.commit(batch, now)
+    }
+
+    fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.memory.scan(scan, now)
+    }
+
+    fn sweep(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize, StoreError>> {
+        self.memory.sweep(limit, now)
+    }
+
+    fn watch(&self, table: Table) -> Watcher {
+        self.memory.watch(table)
+    }
+
+    fn losses(&self, seen: usize) -> Vec<LossReport> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner).iter().skip(seen).cloned().collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_tenant_hears_of_its_own_lost_commits_once_and_finds_them_later() {
+    let store = std::sync::Arc::new(LossyStore::default());
+    let hub = ToolHub::builder().store(store.clone()).build().await.unwrap();
+    let mut events = hub.subscribe();
+    store.lose(2, 9_000, &["main/t/a", "other/t/b"]);
+    store.lose(1, 5_000, &["main/t/a", "main/t/c"]);
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        let event = events.next().await;
+        if let EventKind::StoreLost { commits, since, partitions } = &event.kind {
+            let tenant = event.tenant.as_ref().map(ToString::to_string).unwrap_or_default();
+            heard.push((tenant, *commits, since.millis(), partitions.join(" ")));
+        }
+    }
+    let expected = [("main", "main/t/a main/t/c"), ("other", "other/t/b")];
+    assert_eq!(heard, expected.map(|(tenant, partitions)| (tenant.to_owned(), 3, 5_000, partitions.to_owned())));
+    assert_eq!(hub.lost_commits(), 3);
+
+    store.lose(4, 9_000, &["main/t/d"]);
+    let event = events.next().await;
+    assert!(matches!(&event.kind, EventKind::StoreLost { commits: 4, .. }), "each loss is told once: {event:?}");
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let stored = hub.events_since(&Tenant::default(), 0).await.unwrap();
+    let lost = stored.events.iter().filter(|event| event.event == "store.lost");
+    assert_eq!(lost.map(|event| event.data["commits"].clone()).collect::<Vec<_>>(), [json!(3), json!(4)]);
+}
