@@ -73,17 +73,19 @@ def run(servers, address, program):
 
 
 def report(program, result):
-    """Prints the lines of a client. Whether they are as they must be."""
+    """Prints the lines of a client. Returns those that are not as they must be."""
     lines = dict(line.split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
-    is_right = result.returncode == 0
+    wrong = [] if result.returncode == 0 else [f"client {program}: exit code {result.returncode}"]
     for mode in CLIENTS[program]:
         for feature in FEATURES:
             line = lines.get(f"{mode}, {feature}", "FAILED: no line of the client")
-            is_right &= line.startswith("cannot" if feature in LACKING.get((program, mode), ()) else "ok")
-            print(f"client {program}, {mode}, {feature}: {line}", flush=True)
-    if not is_right:
-        print(f"exit code {result.returncode}\n{result.stdout}{result.stderr}")
-    return is_right
+            report = f"client {program}, {mode}, {feature}: {line}"
+            print(report, flush=True)
+            if not line.startswith("cannot" if feature in LACKING.get((program, mode), ()) else "ok"):
+                wrong.append(report)
+    if wrong:
+        print(f"{result.stdout}{result.stderr}")
+    return wrong
 
 
 def main(servers, toolhub):
@@ -91,10 +93,11 @@ def main(servers, toolhub):
         hub = pathlib.Path(folder, "hub")
         with running_hub(toolhub, hub, config(servers)) as address:
             runs = [(program, pool.submit(run, servers, address, program)) for program in CLIENTS]
-            failed = sum(1 for program, client in runs if not report(program, client.result()))
-        if failed:
+            wrong = [line for program, client in runs for line in report(program, client.result())]
+        if wrong:
             print("the log of the hub ends with:\n" + (hub / "log").read_text()[-10_000:])
-    return f"{failed} clients failed" if failed else 0
+    # Last, because a long log may be cut at its beginning.
+    return "\n".join(["clients failed:", *wrong]) if wrong else 0
 
 
 if __name__ == "__main__":
