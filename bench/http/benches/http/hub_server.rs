@@ -35,7 +35,7 @@ pub(crate) async fn start(name: &'static str, store: Store, with_key: bool) -> T
         Store::Memory => Arc::new(Memory::new()),
         Store::Sqlite(path) => Arc::new(Sqlite::open(path, Default::default()).unwrap()),
     };
-    let hub = ToolHub::builder().shared_store(store.clone()).tool(tool("add", add).read_only()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).tool(tool("add", add).read_only()).build().await.unwrap();
     let mut settings = Settings::default();
     settings.port = 0;
     let key = with_key.then(|| NewKey::make().unwrap());

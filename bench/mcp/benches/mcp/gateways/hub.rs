@@ -18,7 +18,7 @@ pub(super) async fn serve(upstream: Option<String>, recorded: ReadOnlyCalls) {
         Some(url) => McpServer::http("bench", url).allow_host("127.0.0.1"),
         None => McpServer::stdio("bench", env::current_exe().unwrap()).env(VARIABLE, "stdio"),
     };
-    let hub = ToolHub::builder().shared_store(store.clone()).read_only_calls(recorded);
+    let hub = ToolHub::builder().store(store.clone()).read_only_calls(recorded);
     let hub = hub.source(source.trust().source().unwrap()).build().await.unwrap();
     let mut settings = Settings::default();
     settings.port = 0;
