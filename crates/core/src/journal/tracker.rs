@@ -28,8 +28,10 @@ struct TrackerState {
     status: Status,
     /// The approval it waits for.
     approval: Option<ApprovalId>,
-    /// Set when the call waits or runs externally; `null` before, because nothing reads it then.
+    /// Set when the call waits or runs externally; `null` before.
     arguments: CompactJson,
+    /// Its open record, once its tool has started.
+    started: Option<Arc<OpenCall>>,
     /// Its open record, if the journal got it before the tool started.
     preopened: Option<Arc<OpenCall>>,
     /// Whether the call is in the journal.
@@ -66,6 +68,7 @@ impl CallTracker {
             status: Status::Validating,
             approval: None,
             arguments: Value::Null.into(),
+            started: None,
             preopened: None,
             journaled: false,
             left_for_recovery: false,
@@ -75,6 +78,12 @@ impl CallTracker {
             ended: false,
         };
         Arc::new(Self { head: call.head.clone(), cancel, state: Mutex::new(state), changed: Notify::new() })
+    }
+
+    /// Records that the tool starts, and the open record of the call if it has one.
+    pub(crate) fn set_executing(&self, open: Option<Arc<OpenCall>>) {
+        let mut state = self.lock();
+        (state.status, state.approval, state.started) = (Status::Executing, None, open);
     }
 
     /// Updates the status.
@@ -235,7 +244,11 @@ impl CallTracker {
         let tool = ToolName::new(self.head.tool.clone()).ok()?;
         let (status, approval, external_until, arguments) = {
             let state = self.lock();
-            (state.status, state.approval, state.external_until, state.arguments.clone())
+            let arguments = match &state.started {
+                Some(open) => open.record.arguments.clone(),
+                None => state.arguments.clone(),
+            };
+            (state.status, state.approval, state.external_until, arguments)
         };
         let record = CallRecord::opened(&self.head, tool, arguments.into_value(), self.head.arrived_at);
         Some(CallRecord { status, approval, external_until, ..record })

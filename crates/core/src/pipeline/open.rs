@@ -53,10 +53,11 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
     if let Some(approval) = record.as_ref().and_then(|open| open.record.approval) {
         ticket.set_approval(approval);
     }
+    let record = record.map(Arc::new);
     if let Some(tracker) = &envelope.tracker {
         // The preopened record is this record now.
         tracker.take_preopened();
-        tracker.set_status(Status::Executing);
+        tracker.set_executing(record.clone());
         if envelope.call.external.is_some() {
             tracker.start_external_work(&envelope.call.arguments, services.clock.now() + time_limit(&envelope));
         }
@@ -71,7 +72,7 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
             event,
         );
     }
-    Opened { envelope, slot, rate_permit, probe_guard, record: record.map(Arc::new) }
+    Opened { envelope, slot, rate_permit, probe_guard, record }
 }
 
 /// Opens a call that waits for a person: when the answer comes, the caller may be gone and another process may have to

@@ -1,20 +1,23 @@
 //! Queries of the journal: filters, pages, and cursors that stay valid.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
 use toolhub::{
     CallPage, CallQuery, CallQueryError, Status, ToolName,
-    backend::Memory,
+    backend::{Backend, Memory, Table},
     clock::Clock,
     ids::CallId,
     prelude::*,
     testing::{AssertOutcome, ScriptStep, TestClock, scripted},
 };
 
-use crate::{intercepted_store::InterceptedStore, journal::RestartableStore};
+use crate::{
+    intercepted_store::{CommitAction, InterceptedStore},
+    journal::RestartableStore,
+};
 
 fn default_tenant() -> Tenant {
     Tenant::default()
@@ -211,4 +214,31 @@ async fn a_page_ends_at_the_size_of_its_records_and_the_next_one_goes_on() {
         let sizes: Vec<usize> = pages.iter().map(Vec::len).collect();
         assert!(sizes.len() >= 3 && sizes.iter().all(|size| (1..=12).contains(size)), "{sizes:?}");
     }
+}
+
+#[tokio::test]
+async fn a_running_call_that_is_not_in_the_journal_at_that_moment_is_listed_with_its_arguments() {
+    let store = Arc::new(InterceptedStore::default());
+    let hub = ToolHub::builder().shared_store(store.clone()).tools(tools()).build().await.unwrap();
+    let (memory, lister, pages) = (store.memory.clone(), hub.clone(), Arc::new(Mutex::new(Vec::new())));
+    let listed = pages.clone();
+    store.before_commits(move |batch| {
+        let closes = batch.writes.iter().any(|write| write.table == Table::Calls);
+        let (batch, memory, hub, listed) = (batch.clone(), memory.clone(), lister.clone(), listed.clone());
+        Box::pin(async move {
+            if !closes {
+                return CommitAction::Apply;
+            }
+            // The call has left the open ones and runs on, as it seems to this hub.
+            let now = hub.now();
+            memory.commit(batch, now).await.unwrap();
+            let executing = CallQuery { status: Some(Status::Executing), ..query_with_limit(10) };
+            listed.lock().unwrap().push(hub.calls(&default_tenant(), &executing).await.unwrap());
+            CommitAction::LoseAck
+        })
+    });
+    let call = hub.call("write", json!({"a": 1})).await;
+    let pages = pages.lock().unwrap();
+    assert_eq!(ids(&pages[0]), [call.id]);
+    assert_eq!(pages[0].calls[0].arguments, json!({"a": 1}));
 }
