@@ -1,10 +1,13 @@
 //! Event bus: numbered events, broadcast to subscribers.
 //!
-//! In: events from every module. Out: numbered events to subscribers. Emitting never blocks; a subscriber that lags
-//! behind receives a `StreamReset`. Without subscribers no event is built. Some kinds are also persisted by
-//! `event_log`.
+//! In: events from every module. Out: events to subscribers, in order. Emitting never blocks; a subscriber that lags
+//! behind receives a `StreamReset`. Without subscribers no event is built. Some kinds are also stored by `event_log` and
+//! numbered: by this bus if no other hub uses the store, otherwise by `shared_log`, in the order of the store. `log_queue` holds
+//! what has to be stored.
 
 mod event_log;
+mod log_queue;
+mod shared_log;
 
 use std::{
     borrow::Cow,
@@ -19,13 +22,14 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 
-use event_log::LogQueue;
 pub(crate) use event_log::{EventLog, run_event_log};
 pub use event_log::{EventPage, StoredEvent};
+use log_queue::{LogQueue, Numbered, QueuedEvent};
+pub(crate) use shared_log::StatusMark;
 pub use toolhub_types::event_kind::{EventKind, MessageCall};
 
 use toolhub_types::{
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     timestamp::Timestamp,
 };
 
@@ -36,8 +40,8 @@ const BACKLOG: usize = 4096;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Increases from event to event.
-    pub id: u64,
+    /// The number of a stored event; increases from one to the next. Other events have none.
+    pub id: Option<u64>,
     /// When it happened.
     pub timestamp: Timestamp,
     /// The tenant it concerns; `None` if it concerns all.
@@ -48,13 +52,14 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// `{"id", "event", "timestamp", "tenant", "threadId", …}` and the fields of its kind.
+/// `{"id", "event", "timestamp", "tenant", "threadId", …}` and the fields of its kind. Only stored events have an `id`.
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Wire<'a> {
-            id: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            id: Option<u64>,
             event: &'a str,
             timestamp: Timestamp,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,13 +92,13 @@ impl JsonSchema for Event {
             "type": "object",
             "description": "an event",
             "properties": {
-                "id": {"type": "integer", "minimum": 0, "description": "increases from event to event"},
+                "id": {"type": "integer", "minimum": 0, "description": "only of stored events; increases from one to the next"},
                 "event": {"type": "string", "enum": EventKind::NAMES},
                 "timestamp": timestamp,
                 "tenant": tenant,
                 "threadId": thread,
             },
-            "required": ["id", "event", "timestamp"],
+            "required": ["event", "timestamp"],
             "oneOf": schemas,
         })
     }
@@ -126,7 +131,8 @@ pub(crate) struct Events(Arc<Inner>);
 struct Inner {
     sender: broadcast::Sender<Arc<Event>>,
     subscribers: AtomicUsize,
-    /// The last event id. Locked while an event is sent, so that subscribers receive ids in order.
+    /// The number of the last stored event, if this bus numbers them. Locked while an event is sent, so that subscribers receive
+    /// events in order.
     last_id: Mutex<u64>,
     /// The queue of the event log, for persisted kinds.
     log_queue: OnceLock<Arc<LogQueue>>,
@@ -151,7 +157,7 @@ impl Events {
         self.has_subscribers() || self.0.log_queue.get().is_some()
     }
 
-    /// Attaches the event log, which persists events from now on. Their ids come after `last_id`.
+    /// Attaches the event log, which stores events from now on. Their numbers come after `last_id`.
     pub(crate) fn attach_log(&self, log: &EventLog, last_id: u64) {
         let mut current = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
         *current = (*current).max(last_id);
@@ -160,7 +166,7 @@ impl Events {
 
     /// Emits an event that concerns all tenants.
     pub(crate) fn emit(&self, timestamp: Timestamp, kind: EventKind) {
-        self.send(timestamp, None, None, kind);
+        self.send(Event { id: None, timestamp, tenant: None, thread: None, kind }, None);
     }
 
     /// Emits an event that concerns one tenant, and optionally one of its threads.
@@ -171,27 +177,62 @@ impl Events {
         thread: Option<&ThreadId>,
         kind: EventKind,
     ) {
-        self.send(timestamp, Some(tenant.clone()), thread.cloned(), kind);
+        let (tenant, thread) = (Some(tenant.clone()), thread.cloned());
+        self.send(Event { id: None, timestamp, tenant, thread, kind }, None);
     }
 
-    fn send(&self, timestamp: Timestamp, tenant: Option<Tenant>, thread: Option<ThreadId>, kind: EventKind) {
-        let log_queue = self.0.log_queue.get().filter(|_| kind.is_persisted());
-        if self.has_subscribers() || log_queue.is_some() {
-            let mut last_id = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
-            *last_id = (*last_id + 1).max(if self.0.log_queue.get().is_some() {
-                event_log::first_id_at(timestamp)
-            } else {
-                0
-            });
-            let event = Arc::new(Event { id: *last_id, timestamp, tenant, thread, kind });
-            if let Some(log_queue) = log_queue
-                && log_queue.push(event.clone())
-            {
-                self.0.count_dropped(1);
-            }
-            // Sending fails only if the last subscriber left in between.
-            let _ = self.0.sender.send(event);
+    /// Emits the change of a tool's status. All nodes of a shared store see the change of a record; the mark tells which of their
+    /// events are about the same change, so that it is stored once.
+    pub(crate) fn emit_status(
+        &self,
+        timestamp: Timestamp,
+        owner: Option<&ThreadKey>,
+        kind: EventKind,
+        mark: Option<StatusMark>,
+    ) {
+        let (tenant, thread) = owner.map(|owner| (owner.tenant.clone(), owner.thread.clone())).unzip();
+        self.send(Event { id: None, timestamp, tenant, thread, kind }, mark);
+    }
+
+    fn send(&self, mut event: Event, mark: Option<StatusMark>) {
+        let log_queue = self.0.log_queue.get();
+        let is_stored = log_queue.is_some() && event.kind.is_persisted();
+        if !is_stored && !self.has_subscribers() {
+            return;
         }
+        let mut last_id = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(log_queue) = log_queue else { return self.0.deliver(Arc::new(event)) };
+        if log_queue.is_shared() {
+            if is_stored || log_queue.has_undelivered() {
+                self.0.enqueue(log_queue, QueuedEvent::undelivered(event, mark));
+            } else {
+                self.0.deliver(Arc::new(event));
+            }
+            return;
+        }
+        if is_stored {
+            *last_id = (*last_id + 1).max(event_log::first_id_at(event.timestamp));
+            event.id = Some(*last_id);
+        }
+        let event = Arc::new(event);
+        if is_stored {
+            self.0.enqueue(log_queue, QueuedEvent::delivered(event.clone()));
+        }
+        self.0.deliver(event);
+    }
+
+    /// Delivers the stored events of all nodes in the order of their numbers, those of this node with the queued ones around them.
+    fn deliver_numbered(&self, numbered: Vec<Numbered>) {
+        let Some(log_queue) = self.0.log_queue.get() else { return };
+        let _order = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+        log_queue.take_numbered(numbered, |event| self.0.deliver(event));
+    }
+
+    /// Delivers all queued events without numbers: the store does not answer. They are stored when it does.
+    fn deliver_unnumbered(&self) {
+        let Some(log_queue) = self.0.log_queue.get() else { return };
+        let _order = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+        log_queue.take_undelivered(|event| self.0.deliver(event));
     }
 
     /// The number of events lost because a subscriber lagged behind or the store was too slow.
@@ -207,6 +248,21 @@ impl Events {
 }
 
 impl Inner {
+    /// Sends an event to all subscribers. Sending fails only if there is none.
+    fn deliver(&self, event: Arc<Event>) {
+        let _ = self.sender.send(event);
+    }
+
+    /// Queues an event. If the queue is full, the oldest one is not stored.
+    fn enqueue(&self, log_queue: &LogQueue, event: QueuedEvent) {
+        if let Some(oldest) = log_queue.push(event) {
+            self.count_dropped(1);
+            if let Some(event) = oldest.into_undelivered() {
+                self.deliver(event);
+            }
+        }
+    }
+
     fn count_dropped(&self, count: u64) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }
@@ -246,7 +302,7 @@ impl Subscription {
         }
     }
 
-    /// The `StreamReset` event. Its id is right before that of the oldest event still available.
+    /// The `StreamReset` event.
     fn reset(&mut self, missed: u64) -> Arc<Event> {
         self.inner.count_dropped(missed);
         let oldest = loop {
@@ -256,9 +312,9 @@ impl Subscription {
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break None,
             }
         };
-        let (id, timestamp) = oldest.as_ref().map_or_else(Default::default, |event| (event.id - 1, event.timestamp));
+        let timestamp = oldest.as_ref().map_or_else(Default::default, |event| event.timestamp);
         self.after_reset = oldest;
-        Arc::new(Event { id, timestamp, tenant: None, thread: None, kind: EventKind::StreamReset })
+        Arc::new(Event { id: None, timestamp, tenant: None, thread: None, kind: EventKind::StreamReset })
     }
 }
 

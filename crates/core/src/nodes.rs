@@ -236,7 +236,7 @@ impl Nodes {
 
     fn emit_left(&self, node: &NodeRecord, reason: &'static str) {
         let (node_id, node_name) = (node.id.clone(), node.name.clone());
-        self.events.emit(self.clock.now(), EventKind::NodeLeft { node_id, node_name, reason });
+        self.events.emit(self.clock.now(), EventKind::NodeLeft { node_id, node_name, reason: reason.into() });
     }
 
     async fn load_own(&self, now: Timestamp) -> Result<Option<RowVersion>, StoreError> {

@@ -38,15 +38,15 @@ pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Event
 }
 
 /// An event of the hub. The request for an approval gets the link to its page.
-pub(crate) fn hub_event(id: u64, name: &str, data: &impl Serialize, links: &Links) -> Event {
+pub(crate) fn hub_event(id: Option<u64>, name: &str, data: &impl Serialize, links: &Links) -> Event {
     if name != "approval.requested" {
-        return event(Some(id), name, data);
+        return event(id, name, data);
     }
     let mut data = serde_json::to_value(data).unwrap_or_default();
     if let Some(approval) = data["approvalId"].as_str().and_then(|approval| approval.parse().ok()) {
         data["url"] = links.approval(approval).into();
     }
-    event(Some(id), name, &data)
+    event(id, name, &data)
 }
 
 /// The response that streams these events to a client.

@@ -1,6 +1,7 @@
 //! The kinds of events, each with its name and payload.
 
 mod names;
+mod stored;
 
 use std::time::Duration;
 
@@ -348,7 +349,7 @@ pub enum EventKind {
         /// Its name.
         node_name: SmolStr,
         /// The reason.
-        reason: &'static str,
+        reason: SmolStr,
     },
     /// `stream.reset`: this subscriber fell behind and missed events.
     StreamReset,

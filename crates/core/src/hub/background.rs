@@ -59,7 +59,10 @@ pub(super) async fn start_tasks(
     let spawner = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
     if let Some(log) = engine.event_log.clone() {
-        spawner.spawn_graceful("event log", move |stopped| Box::pin(events::run_event_log(log.clone(), stopped)));
+        let (hub, mut first) = (weak(), Some(services.store.watch(Table::Events)));
+        spawner.spawn_graceful("event log", move |stopped| {
+            Box::pin(events::run_event_log(log.clone(), take_or_watch(&hub, &mut first, Table::Events), stopped))
+        });
     }
     let (hub, mut first, statuses) = (weak(), Some(changes), Arc::downgrade(statuses));
     spawner.spawn("status watch", move || {

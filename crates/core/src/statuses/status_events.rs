@@ -8,8 +8,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use smol_str::format_smolstr;
+
 use super::{StatusKey, Statuses, status_cache::CacheTime};
-use crate::monitor::StatusChanges;
+use crate::{events::StatusMark, monitor::StatusChanges};
 use toolhub_storage::backend::RowVersion;
 use toolhub_types::{
     event_kind::EventKind,
@@ -133,6 +135,17 @@ impl Statuses {
         *changes.entry((tool.clone(), from, to)).or_default() += 1;
     }
 
+    /// Which change of a record this is; `None` if the record is not stored.
+    fn mark(&self, key: &StatusKey, status: ToolStatus) -> Option<StatusMark> {
+        let version = self.cache.get(key)?.1?.number;
+        let (tool, owner) = (key.tool(), key.owner());
+        let record = match owner {
+            Some(ThreadKey { tenant, thread }) => format_smolstr!("{tool}/{tenant}/{thread}"),
+            None => format_smolstr!("{tool}"),
+        };
+        Some(StatusMark { record, version, status })
+    }
+
     /// Emits the status of a record. The cache may have a newer record already, whose status is emitted next.
     fn publish(&self, key: &StatusKey, own: &StatusRecord, before: ToolStatus) {
         // A thread sees the worse of its own and the shared status, so a change that the shared one masks is not
@@ -170,6 +183,8 @@ impl Statuses {
         let (now, reason) = (self.clock.now(), reading.reason.text(Language::English));
         let tool_name = key.tool().clone();
         let (old_status, new_status) = (Some(before), reading.status);
+        // What depends on the connections of this node is no change that other nodes see.
+        let mark = (presence == Readiness::Ready).then(|| self.mark(key, new_status)).flatten();
         let mut events = vec![EventKind::StatusChanged {
             tool_name: tool_name.clone(),
             old_status,
@@ -181,10 +196,7 @@ impl Statuses {
             events.push(EventKind::AvailabilityChanged { tool_name, available, reason });
         }
         for event in events {
-            match key.owner() {
-                Some(ThreadKey { tenant, thread }) => self.events.emit_for_tenant(now, tenant, Some(thread), event),
-                None => self.events.emit(now, event),
-            }
+            self.events.emit_status(now, key.owner(), event, mark.clone());
         }
     }
 }

@@ -75,7 +75,7 @@ struct EventSubscriber {
     filter: EventFilter,
     links: Links,
     events: Subscription,
-    /// The last event that was sent or skipped: events of the backlog arrive again through the subscription.
+    /// The last stored event that was sent or skipped: events of the backlog arrive again through the subscription.
     last_id: u64,
     /// Stored events still to send, the next one last.
     backlog: Vec<StoredEvent>,
@@ -96,7 +96,7 @@ async fn next_event(mut subscriber: EventSubscriber) -> Option<(SseEvent, EventS
         while let Some(event) = subscriber.backlog.pop() {
             subscriber.last_id = subscriber.last_id.max(event.id);
             if subscriber.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), &event.event) {
-                return Some((sse::hub_event(event.id, &event.event, &event, &subscriber.links), subscriber));
+                return Some((sse::hub_event(Some(event.id), &event.event, &event, &subscriber.links), subscriber));
             }
         }
         if let Some(page) = subscriber.next_page.take() {
@@ -106,10 +106,12 @@ async fn next_event(mut subscriber: EventSubscriber) -> Option<(SseEvent, EventS
         }
         let event: Arc<Event> = subscriber.events.next().await;
         let is_reset = event.name() == "stream.reset";
-        if !is_reset && event.id <= subscriber.last_id {
-            continue;
+        if let Some(id) = event.id {
+            if id <= subscriber.last_id {
+                continue;
+            }
+            subscriber.last_id = id;
         }
-        subscriber.last_id = subscriber.last_id.max(event.id);
         if is_reset || subscriber.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), event.name()) {
             return Some((sse::hub_event(event.id, event.name(), &*event, &subscriber.links), subscriber));
         }

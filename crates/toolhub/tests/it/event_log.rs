@@ -68,9 +68,8 @@ async fn status_and_approval_events_are_heard_later_by_whom_they_concern_also_af
         assert_eq!(stored, serde_json::to_value(&*published).unwrap(), "as it was published");
         let after = hub.events_since(&default_tenant(), second.id).await.unwrap();
         assert_eq!(after.events, std::slice::from_ref(third));
-        // Ids of events that were published but not stored are not reused either.
-        hub.call("pay", json!({})).await.assert_success();
-        let last = recorder.events().last().unwrap().id;
+        let last = recorder.events().iter().filter_map(|event| event.id).max();
+        assert!(last > Some(third.id), "the approval of the other tenant is the last one");
         hub.shutdown(Duration::ZERO).await;
         drop(hub);
 
@@ -78,7 +77,7 @@ async fn status_and_approval_events_are_heard_later_by_whom_they_concern_also_af
         let mut recorder = EventRecorder::new(&hub);
         set_status(&hub, ToolStatus::Maintenance).await;
         assert!(recorder.events()[0].id > last);
-        let since = hub.events_since(&default_tenant(), last).await.unwrap();
+        let since = hub.events_since(&default_tenant(), last.unwrap()).await.unwrap();
         assert_eq!((names(&since), since.next), (vec!["tool.status.changed"], None));
         assert_eq!(hub.events_since(&default_tenant(), 0).await.unwrap().events.len(), 4);
     }

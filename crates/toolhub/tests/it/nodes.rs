@@ -1,6 +1,7 @@
 //! Several nodes on one store: who is there, who is gone, and what the others do then.
 
 mod approvals;
+mod events;
 mod requests;
 mod threads;
 
@@ -66,12 +67,18 @@ async fn nodes_know_each_other_and_one_of_them_says_that_another_is_dead() {
     tokio::time::sleep(7 * SECOND).await;
     let dead = ("c".to_owned(), NodeState::Dead, false);
     assert!(names_and_states(&first).await.contains(&dead) && names_and_states(&second).await.contains(&dead));
-    assert_eq!(heard.each_mut().map(departures).concat(), ["c: it no longer answers"], "one node says so");
+    let said = vec!["c: it no longer answers".to_owned()];
+    assert_eq!(
+        heard.each_mut().map(departures),
+        [said.clone(), said.clone(), vec![]],
+        "one node says so, and all that are connected hear it"
+    );
 
     // It was only cut off, and comes back.
     connection.unavailable.store(false, Ordering::Release);
     tokio::time::sleep(6 * SECOND).await;
     assert!(names_and_states(&first).await.contains(&alive("c", false)));
+    assert_eq!(heard.each_mut().map(departures), [vec![], vec![], said]);
 }
 
 #[tokio::test(start_paused = true)]

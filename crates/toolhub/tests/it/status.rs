@@ -32,8 +32,7 @@ fn fail() -> ScriptStep {
 
 async fn hub_on(store: Arc<dyn Backend>, clock: TestClock, steps: Vec<ScriptStep>) -> (ToolHub, ScriptedTool) {
     let (tool, script) = scripted("flaky", steps);
-    let hub =
-        ToolHub::builder().shared_store(store).clock(clock).tool(tool.read_only().no_retry()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store).clock(clock).tool(tool.read_only().no_retry()).build().await.unwrap();
     (hub, script)
 }
 
@@ -151,7 +150,7 @@ async fn of_five_hundred_callers_at_the_end_of_a_wait_exactly_one_probes() {
         StatusSettings { failure_duration: MINUTE, max_failure_duration: MINUTE, ..StatusSettings::default() };
     let (store, clock): (Arc<dyn Backend>, _) = (Arc::new(Memory::new()), TestClock::new());
     let hub = async || {
-        let builder = ToolHub::builder().shared_store(store.clone()).clock(clock.clone()).status(settings.clone());
+        let builder = ToolHub::builder().store(store.clone()).clock(clock.clone()).status(settings.clone());
         builder.tool(failing_tool(&ran, &crowded)).build().await.unwrap()
     };
     let (one, two) = (hub().await, hub().await);
@@ -694,7 +693,7 @@ async fn a_restart_tells_nothing_that_was_told_and_timers_do_not_pile_up() {
     }
     assert!(tasks() <= before + 1, "{} tasks more", tasks() - before);
     drop(hub);
-    let builder = ToolHub::builder().shared_store(store).clock(clock).tool(scripted("flaky", []).0);
+    let builder = ToolHub::builder().store(store).clock(clock).tool(scripted("flaky", []).0);
     let mut recorder = EventRecorder::from(builder.subscribe());
     let _again = builder.build().await.unwrap();
     assert_eq!(recorder.names(), ["tool.registered", "node.joined", "hub.initialized"]);
@@ -783,7 +782,7 @@ async fn a_disabled_tool_is_never_offered_and_refuses_until_it_is_enabled() {
             None => tool.read_only(),
             Some(why) => tool.read_only().disabled(why),
         };
-        ToolHub::builder().shared_store(store.clone()).tool(tool).build().await.unwrap()
+        ToolHub::builder().store(store.clone()).tool(tool).build().await.unwrap()
     };
     let check = async |hub: &ToolHub, reason: Option<&str>| {
         let outcome = hub.call("it", json!({})).thread("t1").await;
@@ -835,7 +834,7 @@ async fn what_an_operator_says_and_takes_back_survives_the_loss_of_power() {
         seen.lock().unwrap().extend(statuses.map(|write| write.durability));
         Box::pin(async { CommitAction::Apply })
     });
-    let hub = ToolHub::builder().shared_store(store).tool(scripted("it", []).0).build().await.unwrap();
+    let hub = ToolHub::builder().store(store).tool(scripted("it", []).0).build().await.unwrap();
     hub.disable_tool("it", None).await.unwrap();
     hub.enable_tool("it").await.unwrap();
     for status in [ToolStatus::Maintenance, ToolStatus::Available] {

@@ -78,10 +78,12 @@ impl HubBuilder {
             Arc::new(BatchedRecords::new(store, clock, self.call_retention, self.read_only_calls))
         };
         let batched_records = has_store.then(batched);
-        let event_log = has_store
-            .then(|| Arc::new(EventLog::new(store.clone(), clock.clone(), journal.node.clone(), self.event_retention)));
+        let event_log = has_store.then(|| {
+            let (store, events) = ((store.clone(), !is_exclusive), self.events.clone());
+            Arc::new(EventLog::new(store, clock.clone(), events, journal.node.clone(), self.event_retention))
+        });
         if let Some(log) = &event_log {
-            self.events.attach_log(log, log.last_id().await?);
+            log.attach().await?;
         }
         let membership = (self.node, self.node_timeout);
         let (nodes_store, events) = ((store.clone(), is_exclusive), self.events.clone());
