@@ -4,6 +4,7 @@
 //! connect, list, listen for changes, serve calls. Nothing here waits for a server when the hub starts.
 
 mod approvals;
+mod backoff;
 mod listing;
 mod watched_resources;
 
@@ -22,16 +23,10 @@ use super::{
     source::McpSource,
     wire::End,
 };
+use backoff::{Backoff, busy_wait};
 use listing::{ListFailure, MIN_RELIST, OtherLists, list, list_others};
 use watched_resources::WatchedResources;
 
-/// Delays between attempts to connect.
-const MIN_DELAY: Duration = Duration::from_millis(500);
-const MAX_DELAY: Duration = Duration::from_secs(60);
-/// The longest delay that a server may ask for.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
-/// A connection that lived this long was healthy: the next delay is the shortest again.
-const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 /// Changes of the list within this time are one.
 const DEBOUNCE: Duration = Duration::from_millis(300);
 /// The longest wait after a change, if a server reports one after the other.
@@ -42,9 +37,6 @@ const DEFAULT_RELIST: Duration = Duration::from_secs(600);
 const MAX_BUSY_LISTS: u32 = 5;
 /// How often idle connections of tenants are closed.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
-
-/// Delay after the server has refused the credentials: they do not change by themselves.
-const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(300);
 
 /// Why a connection is given up.
 enum Exit {
@@ -97,9 +89,9 @@ pub(super) async fn run(source: Arc<McpSource>, handle: SourceHandle) {
 
 async fn keep_connected(source: &McpSource, handle: &SourceHandle) {
     let stop = handle.stop_signal().clone();
-    let mut delay = MIN_DELAY;
+    let mut backoff = Backoff::new();
     loop {
-        let mut connected_at = None;
+        let mut connected_at: Option<Instant> = None;
         {
             let mut status = source.status();
             status.set_connection(SourceConnection::Connecting, SystemClock.now());
@@ -115,18 +107,15 @@ async fn keep_connected(source: &McpSource, handle: &SourceHandle) {
         let Loss { cause, needs_credentials, retry_after, stderr } = match exit {
             Exit::Stopped => return,
             Exit::Restarted => {
-                delay = MIN_DELAY;
+                backoff = Backoff::new();
                 continue;
             }
             Exit::Lost(loss) => loss,
         };
-        if connected_at.is_some_and(|at: Instant| at.elapsed() >= HEALTHY_AFTER) {
-            delay = MIN_DELAY;
+        if let Some(at) = connected_at {
+            backoff.connected_for(at.elapsed());
         }
-        // Full jitter: many servers that were lost together do not come back together.
-        let wait = if needs_credentials { UNAUTHORIZED_DELAY } else { delay.mul_f64(fastrand::f64()) };
-        let wait = wait.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER));
-        delay = (2 * delay).min(MAX_DELAY);
+        let wait = backoff.next_wait(needs_credentials, retry_after, fastrand::f64());
         if let Some(stderr) = &stderr {
             tracing::warn!(server = source.server.name, cause, stderr, "the program of an MCP server has ended");
         }
@@ -137,7 +126,7 @@ async fn keep_connected(source: &McpSource, handle: &SourceHandle) {
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = source.restart.notified() => delay = MIN_DELAY,
+            () = source.restart.notified() => backoff = Backoff::new(),
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -264,7 +253,7 @@ async fn first_list(source: &McpSource, handle: &SourceHandle, connection: &Conn
         };
         attempts += 1;
         let Some(wait) = failure.busy_for.filter(|_| attempts < MAX_BUSY_LISTS) else { return Err(failure.into()) };
-        let wait = wait.clamp(MIN_DELAY, MAX_DELAY);
+        let wait = busy_wait(wait);
         {
             let mut status = source.status();
             (status.last_error, status.next_attempt) = (Some(failure.cause), Some(SystemClock.now() + wait));

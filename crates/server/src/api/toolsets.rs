@@ -3,7 +3,7 @@
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolhub_core::{ToolFilter, ToolName, Toolset};
+use toolhub_core::{ToolFilter, ToolName, Toolset, suggest};
 
 use crate::{
     app::App,
@@ -12,6 +12,11 @@ use crate::{
     route::Route,
     scope::{Access, Principal, Scope},
 };
+
+use super::threads::truncate;
+
+/// How many names an unknown one is answered with.
+const MAX_SUGGESTIONS: usize = 3;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -26,14 +31,14 @@ pub(super) fn find_toolset(app: &App, name: Option<&str>) -> ApiResult<Toolset> 
     name.map_or_else(|| Ok(Toolset::all()), |name| find_named(app, name, Code::INVALID_REQUEST))
 }
 
-/// The toolset with this name; a problem with this code if there is none.
+/// The toolset with this name; a problem with this code and the closest names if there is none.
 pub(super) fn find_named(app: &App, name: &str, code: Code) -> ApiResult<Toolset> {
     let toolsets = app.host_control().map(|host_control| host_control.toolsets()).unwrap_or_default();
     let found = toolsets.iter().find(|set| set.name == name);
     found.and_then(|set| Toolset::from_patterns(set.tools.iter().map(String::as_str)).ok()).ok_or_else(|| {
-        let names: Vec<&str> = toolsets.iter().map(|set| set.name.as_str()).collect();
-        let shown: String = name.chars().take(64).collect();
-        Problem::new(code, format!("there is no toolset `{shown}`")).with("suggestions", names)
+        let closest = suggest::closest(name, toolsets.iter().map(|set| set.name.as_str()), MAX_SUGGESTIONS);
+        Problem::new(code, format!("there is no toolset `{}`", truncate(name)))
+            .with_some("suggestions", (!closest.is_empty()).then_some(closest))
     })
 }
 

@@ -10,7 +10,7 @@ use toolhub_server::{Backup, HostControl, HostControlError, NamedToolset, Reload
 
 use crate::{
     support_api::{ApiFixture, api_fixture, settings},
-    support_mcp::{McpClient, events, next},
+    support_mcp::{LEGACY, McpClient, events, initialize_message, next},
 };
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -23,6 +23,14 @@ struct ToolsetHost {
 }
 
 impl ToolsetHost {
+    /// Reloads a config with toolsets of these names and no others.
+    fn set_names(&self, names: &[&str]) {
+        let toolset =
+            |name: &&str| NamedToolset { name: (*name).into(), tools: vec!["add".into()], ..NamedToolset::default() };
+        *self.toolsets.lock().unwrap() = names.iter().map(toolset).collect();
+        self.changed.notify_waiters();
+    }
+
     /// Reloads a config in which the toolset has these tools, or does not exist.
     fn set(&self, tools: Option<&[&str]>) {
         let toolset = tools.map(|tools| NamedToolset {
@@ -106,5 +114,35 @@ async fn listeners_of_a_toolset_that_is_removed_hear_of_it_and_their_streams_end
         while let Some(chunk) = stream.next_chunk().await {
             assert!(events(&chunk).iter().all(|message| message["method"] != CHANGED), "{chunk}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_toolset_is_refused_with_the_closest_names() {
+    let (fixture, host, _) = toolset_clients().await;
+    host.set_names(&["basic", "basics", "shop", "shop_admin", "travel"]);
+    for (asked, closest) in
+        [("basik", json!(["basic", "basics"])), ("shop-admin2", json!(["shop_admin", "shop"])), ("zzz", Value::Null)]
+    {
+        let path = format!("/mcp/{asked}");
+        let client = McpClient::modern(&fixture.router, &path);
+        let mut replies = vec![
+            client.post(&client.message("tools/list", json!({}))).await,
+            client.post(&client.message("tools/call", json!({"name": "add", "arguments": {}}))).await,
+            client.post(&initialize_message(LEGACY)).await,
+        ];
+        for verb in ["GET", "DELETE"] {
+            replies.push(client.send(verb, None, &[]).await);
+        }
+        for reply in replies {
+            let problem = reply.expect_problem(404, "not_found");
+            assert_eq!(
+                (&problem["suggestions"], &problem["detail"]),
+                (&closest, &json!(format!("there is no toolset `{asked}`")))
+            );
+        }
+        let listed =
+            fixture.get(&format!("/api/v1/tools?toolset={asked}")).await.expect_problem(422, "invalid_request");
+        assert_eq!(listed["suggestions"], closest);
     }
 }

@@ -63,6 +63,11 @@ pub(super) fn split_event_id(joined: &str) -> (Option<i64>, Option<&str>) {
     (request.and_then(|request| request.parse().ok()), event)
 }
 
+/// The milliseconds before a stream is resumed whose server asks for this delay.
+fn resume_delay(asked: Duration) -> u64 {
+    u64::try_from(asked.clamp(MIN_RETRY, MAX_RETRY).as_millis()).unwrap_or(u64::MAX)
+}
+
 struct EventReader {
     response: OpenResponse,
     client: HttpClient,
@@ -166,9 +171,19 @@ impl EventReader {
             return;
         }
         let id = last_id.as_deref().map(|id| join_event_id(self.origin, id));
-        let retry = self.decoder.retry().map(|retry| retry.clamp(MIN_RETRY, MAX_RETRY).as_millis());
-        let retry = retry.and_then(|retry| u64::try_from(retry).ok());
+        let retry = self.decoder.retry().map(resume_delay);
         self.ready.push_back(Sse { id, retry, ..Sse::default() });
         self.last_id = last_id;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_resumed_after_a_second_at_the_earliest_and_half_a_minute_at_the_latest() {
+        let delays = [0, 10, 1_000, 7_000, 30_000, u64::MAX].map(|asked| resume_delay(Duration::from_millis(asked)));
+        assert_eq!(delays, [1_000, 1_000, 1_000, 7_000, 30_000, 30_000]);
     }
 }
