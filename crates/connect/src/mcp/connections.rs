@@ -317,8 +317,11 @@ impl CallConnection {
     }
 
     /// Notices whether a call has ended. One that was given up, as after a timeout, may mean that the server does not answer any more,
-    /// which the supervisor checks on its own connection only.
-    pub(super) fn watch_call(&self) -> CallWatch {
+    /// which the supervisor checks on its own connection only. On the connection of a tenant that counts for nobody else.
+    pub(super) fn watch_call(&self, context: &CallContext) -> CallWatch {
+        if self.owner == ConnectionOwner::Tenant {
+            context.leave_timeouts_uncounted();
+        }
         let connection = (self.owner != ConnectionOwner::Supervisor).then(|| self.connection.clone());
         CallWatch { connection, runtime: Handle::current() }
     }

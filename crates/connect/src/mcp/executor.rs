@@ -88,7 +88,7 @@ impl McpExecutor {
         };
         let secrets = connection.secrets();
         let mut questions = Questions::new(context, &secrets.named);
-        let (started, watch) = (Instant::now(), connection.watch_call());
+        let (started, watch) = (Instant::now(), connection.watch_call(context));
         let mut answer = pin!(connection.call(call));
         let text = loop {
             tokio::select! {

@@ -1,5 +1,6 @@
 //! MCP servers as sources of tools: real programs that speak MCP, through a hub.
 
+mod hung_tenants;
 mod input;
 mod lifecycle;
 mod lists;

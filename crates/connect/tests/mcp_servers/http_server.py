@@ -14,6 +14,7 @@ events = []  # what happened, in order
 replies = {}  # id of a question -> reply
 resumed = {}  # event id -> answer
 sessions = {}  # id of a session -> number of calls of `count`
+hung = set()  # sessions whose requests get no answer
 numbers = itertools.count(1)
 listed = next((flag[6:].split(",") for flag in flags if flag.startswith("tools=")), [])
 
@@ -91,6 +92,11 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             pass
 
+    def wait_without_answer(self):
+        with lock:
+            lock.wait_for(lambda: False, timeout=20)
+        self.close_connection = True
+
     def do_GET(self):
         if "http-sse" in flags:
             self.stream()
@@ -102,6 +108,8 @@ class Handler(BaseHTTPRequestHandler):
         if last is not None:
             note(f"resumed {last}")
             self.stream()
+            if last.startswith("again-"):
+                return self.event(id=f"again-{int(last[6:]) + 1}", retry=0)
             return self.event(resumed[last])
         if "busy-get" in flags and "busy GET" not in events:
             note("busy GET")
@@ -127,11 +135,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.body(405, "Method Not Allowed", "text/plain")
         if self.refused():
             return
+        if self.headers.get("Mcp-Session-Id") in hung:
+            return self.wait_without_answer()
         id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
         if "silent" in flags:
-            with lock:
-                lock.wait_for(lambda: False, timeout=20)
-            return
+            return self.wait_without_answer()
         if method is None:
             with lock:
                 replies[id] = message.get("result", message.get("error"))
@@ -259,6 +267,11 @@ class Handler(BaseHTTPRequestHandler):
         elif name == "status":
             location = {"Location": arguments["location"]} if "location" in arguments else {}
             self.body(arguments["status"], "<html>broken</html>", "text/html", Retry_After="7", **location)
+        elif name == "session":
+            self.body(200, text(id, self.headers["Mcp-Session-Id"]))
+        elif name == "hang_session":
+            hung.add(self.headers["Mcp-Session-Id"])
+            self.body(200, text(id, "hung from now on"))
         elif name == "expire":
             sessions.clear()
             self.body(200, text(id, "expired"))
@@ -268,6 +281,32 @@ class Handler(BaseHTTPRequestHandler):
             self.body(200, "<html></html>", "text/html")
         elif name == "junk":
             self.body(200, "Listening")
+        elif name == "both":
+            self.body(200, {**text(id, "x"), "error": {"code": 1, "message": "x"}})
+        elif name == "both_event":
+            self.stream()
+            self.event({**text(id, "x"), "error": {"code": 1, "message": "x"}})
+        elif name == "doubled_id":
+            self.body(200, '{"id":4711,' + json.dumps(text(id, "x"))[1:])
+        elif name == "doubled_id_event":
+            self.stream()
+            self.event('{"id":4711,' + json.dumps(text(id, "x"))[1:])
+        elif name == "twice":
+            self.body(200, [text(id, "first"), text(id, "second")])
+        elif name == "twice_event":
+            self.stream()
+            self.event(text(id, "first"))
+            self.event(text(id, "second"))
+        elif name == "same_question":
+            # The id of a question that is still open.
+            self.stream()
+            for _ in range(2):
+                self.event({"jsonrpc": "2.0", "id": "same", "method": "elicitation/create", "params": {"message": "?"}})
+            self.wait_until_closed()
+        elif name == "resume_at_once":
+            # Each resumed stream ends at once and asks to be resumed at once.
+            self.stream()
+            self.event(id="again-0", retry=0)
         elif name == "junk_event":
             self.stream()
             self.event("Listening")

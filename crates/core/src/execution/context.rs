@@ -3,10 +3,10 @@
 //! In: the call and the hub's services. Out: identity, deadline, cancellation, progress, attachments and state. Cheap to clone; it
 //! may outlive the call and has no effect on it then.
 
+mod abort;
 mod input;
 
 use std::{
-    future::Future,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -16,6 +16,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
+use abort::AbortFlags;
 pub use input::INPUT_TIMEOUT;
 use input::PausedTime;
 
@@ -32,8 +33,6 @@ use toolhub_state::{ConnectionHold, ContextId, ContextState, StateCheckouts, Sta
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     content::Content,
-    effect::Effect,
-    error::{ErrorKind, ToolError},
     event_kind::EventKind,
     ids::{CallId, Caller, IdempotencyKey, RunId, StateName, Tenant, ThreadId},
     progress::{CallUpdate, LogLine, Progress},
@@ -66,7 +65,7 @@ struct Inner {
     has_attachments: AtomicBool,
     checkouts: StateCheckouts,
     slot: WeakSlot,
-    is_waiting_to_start: AtomicBool,
+    abort: AbortFlags,
 }
 
 /// The times of one attempt.
@@ -94,7 +93,7 @@ impl CallContext {
             has_attachments: AtomicBool::new(false),
             checkouts: StateCheckouts::default(),
             slot,
-            is_waiting_to_start: AtomicBool::new(false),
+            abort: AbortFlags::default(),
         }))
     }
 
@@ -336,28 +335,6 @@ impl CallContext {
 
     pub(crate) fn checkouts(&self) -> &StateCheckouts {
         &self.0.checkouts
-    }
-
-    /// Waits for something that the tool needs before it can start: a lock, its state, a connection. A call that is aborted
-    /// here had no effect, and does not count against its tool.
-    ///
-    /// # Errors
-    /// When the call was cancelled meanwhile: the tool must not start then.
-    pub async fn wait_before_start<T>(&self, wait: impl Future<Output = T>) -> Result<T, ToolError> {
-        self.0.is_waiting_to_start.store(true, Ordering::Release);
-        let ready = wait.await;
-        self.0.is_waiting_to_start.store(false, Ordering::Release);
-        if self.call().is_cancelled() {
-            return Err(
-                ToolError::operator_only(ErrorKind::Cancelled, "the caller cancelled the call").effect(Effect::None)
-            );
-        }
-        Ok(ready)
-    }
-
-    /// Whether the tool has not started, because it is in `wait_before_start` or was aborted there.
-    pub(crate) fn is_waiting_to_start(&self) -> bool {
-        self.0.is_waiting_to_start.load(Ordering::Acquire)
     }
 
     /// Shares the call's concurrency slot with work that continues after the call is aborted: until this is dropped, the work

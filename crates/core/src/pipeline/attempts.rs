@@ -302,7 +302,7 @@ async fn wait_until_deadline<T>(
                 let deadline = deadline();
                 let absolute = fired_at >= deadline;
                 return Poll::Ready(Err(timeout_error(
-                    envelope,
+                    context,
                     absolute,
                     deadline.saturating_duration_since(started_at),
                 )));
@@ -315,7 +315,8 @@ async fn wait_until_deadline<T>(
     .await
 }
 
-fn timeout_error(envelope: &CallEnvelope, absolute: bool, time: Duration) -> ToolError {
+fn timeout_error(context: &CallContext, absolute: bool, time: Duration) -> ToolError {
+    let envelope = context.envelope();
     let limits = &envelope.tool.limits;
     let text = match limits.idle_timeout {
         Some(idle) if !absolute => format!("the tool reported no progress for {idle:?}"),
@@ -325,7 +326,7 @@ fn timeout_error(envelope: &CallEnvelope, absolute: bool, time: Duration) -> Too
     // A caller's timeout that is shorter than the tool's own says nothing about the tool.
     let caller_is_shorter = envelope.call.timeout.is_some_and(|requested| requested < limits.timeout);
     let by_caller = absolute && caller_is_shorter && limits.attempt_timeout.is_none_or(|attempt| time < attempt);
-    if by_caller { error.uncounted() } else { error }
+    if by_caller || !context.timeouts_count() { error.uncounted() } else { error }
 }
 
 fn with_attachments(mut reply: Reply, context: &CallContext) -> Reply {

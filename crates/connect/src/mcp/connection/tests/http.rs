@@ -148,6 +148,11 @@ async fn a_bad_response_fails_its_own_request_and_no_other() {
         ("html", "neither JSON nor an event stream"),
         ("junk", "it is not JSON"),
         ("junk_event", "not JSON"),
+        ("both", "both a result and an error"),
+        ("both_event", "both a result and an error"),
+        ("doubled_id", "doubled"),
+        ("doubled_id_event", "doubled"),
+        ("twice", "not JSON-RPC"),
         ("wrong_id", "another request"),
         ("wrong_id_event", "another request"),
         ("huge", "more than 1048576 bytes"),
@@ -167,6 +172,34 @@ async fn a_bad_response_fails_its_own_request_and_no_other() {
     assert!(!connection.has_ended());
     assert_eq!(connection.in_flight(), 0);
     assert_eq!(text(&connection, "resume", json!({})).await, "resumed");
+    // Only the first of two answers on a stream counts.
+    assert_eq!(text(&connection, "twice_event", json!({})).await, "first");
+    assert_eq!(text(&connection, "resume", json!({})).await, "resumed");
+}
+
+#[tokio::test]
+async fn a_question_with_the_id_of_an_open_one_fails_its_call_and_no_other() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    let (sender, mut receiver) = updates(ALL);
+    let asking = connection.call(call("same_question", json!({}), sender));
+    let (failed, question) = tokio::join!(asking, receiver.next());
+    let Err(RequestError::Invalid(violation)) = failed else { panic!("{failed:?}") };
+    assert!(violation.to_string().contains("the id of a request again"), "{violation}");
+    assert!(matches!(question, Some(Update::Question(_))), "{question:?}");
+    assert_eq!(text(&connection, "resume", json!({})).await, "resumed");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_to_be_resumed_at_once_is_asked_once_a_second() {
+    let server = HttpServer::start(&["no-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    let start = tokio::time::Instant::now();
+    let endless = connection.call(call("resume_at_once", json!({}), updates(AcceptedInput::default()).0));
+    assert!(tokio::time::timeout(Duration::from_millis(2_500), endless).await.is_err());
+    let resumed = text(&connection, "report", json!({})).await.matches("resumed again-").count();
+    let most = start.elapsed().as_secs() as usize;
+    assert!((1..=most).contains(&resumed), "resumed {resumed} times within {:?}", start.elapsed());
 }
 
 #[tokio::test]

@@ -1,0 +1,76 @@
+//! A connection of one tenant that does not answer any more: the others go on.
+
+use std::time::Duration;
+
+use serde_json::json;
+use toolhub_connect::mcp::McpServer;
+use toolhub_core::{ErrorKind, Outcome, Policy, SourceConnection, ToolHub, ids::Tenant, status::ToolStatus};
+
+use super::{HttpServer, TestServer, connected, info, shared_status, text, tools};
+
+/// Long enough for an answer of a server that is busy with other tests, short enough to wait for it.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+async fn call(hub: &ToolHub, tenant: &str, tool: &str) -> Outcome {
+    hub.call(tool, json!({})).tenant(Tenant::new(tenant).unwrap()).await
+}
+
+async fn text_of(hub: &ToolHub, tenant: &str, tool: &str) -> String {
+    let outcome = call(hub, tenant, tool).await;
+    outcome.output.as_str().unwrap_or_else(|| panic!("{outcome:#?}")).to_owned()
+}
+
+/// Calls a tool that says which connection it is called on, after the connection of tenant `b` has stopped answering.
+async fn check_others_go_on(hub: &ToolHub, tool: &str, stop: impl AsyncFnOnce(&str)) {
+    let own = text(hub, tool, json!({})).await;
+    let (a, b) = (text_of(hub, "a", tool).await, text_of(hub, "b", tool).await);
+    assert!(own != a && a != b && own != b, "three connections: {own} {a} {b}");
+    stop(&b).await;
+
+    // More at once than failures in a row withhold a tool.
+    let lost = async {
+        let calls = (0..6).map(|_| call(hub, "b", tool));
+        for outcome in futures_util::future::join_all(calls).await {
+            assert_eq!(outcome.error_kind(), Some(ErrorKind::Timeout), "{outcome:#?}");
+        }
+    };
+    let others = async {
+        for _ in 0..20 {
+            assert_eq!((text(hub, tool, json!({})).await, text_of(hub, "a", tool).await), (own.clone(), a.clone()));
+        }
+    };
+    tokio::join!(lost, others);
+    assert_eq!(shared_status(hub, tool).await, ToolStatus::Available);
+    assert_eq!(info(hub).status.connection, SourceConnection::Connected, "the supervisor has a connection of its own");
+
+    // The time that the connection has to answer passes at once.
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    tokio::time::resume();
+    assert_ne!(text_of(hub, "b", tool).await, b, "a new connection");
+    assert_eq!((text(hub, tool, json!({})).await, text_of(hub, "a", tool).await), (own, a));
+}
+
+fn with_timeout(server: McpServer) -> McpServer {
+    server.policy(Policy { timeout: Some(CALL_TIMEOUT), ..Policy::default() })
+}
+
+#[tokio::test]
+async fn a_program_of_a_tenant_that_hangs_harms_that_tenant_only() {
+    let server = TestServer::new(&tools(&["pid"]));
+    let hub = connected(with_timeout(server.server())).await;
+    let stop = async |pid: &str| {
+        assert!(std::process::Command::new("kill").args(["-STOP", pid]).status().unwrap().success());
+    };
+    check_others_go_on(&hub, "t__pid", stop).await;
+}
+
+#[tokio::test]
+async fn a_session_of_a_tenant_that_hangs_harms_that_tenant_only() {
+    let server = HttpServer::start(&["no-get", "tools=session,hang_session"]);
+    let hub = connected(with_timeout(server.server())).await;
+    let stop = async |_: &str| {
+        text_of(&hub, "b", "t__hang_session").await;
+    };
+    check_others_go_on(&hub, "t__session", stop).await;
+}
