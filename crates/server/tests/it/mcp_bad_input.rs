@@ -40,6 +40,10 @@ async fn bad_input_gets_an_error_that_says_what_is_wrong() {
     wrong.post(&wrong.message("tools/list", json!({}))).await.expect_problem(404, "not_found");
     let wrong = McpClient::modern(&fixture.router, "/mcp/t/nothing");
     wrong.post(&wrong.message("tools/list", json!({}))).await.expect_problem(404, "thread_not_found");
+    let large = format!("{list}{}", " ".repeat(2 << 20));
+    for headers in [&[("mcp-protocol-version", MODERN), ("mcp-method", "tools/list")][..], &[]] {
+        raw(&large, headers).await.expect_problem(413, "too_large");
+    }
     assert_eq!(send(&fixture.router, "GET", "/mcp", None, &[]).await.status, 400);
     assert_eq!(send(&fixture.router, "GET", "/mcp", None, &[("mcp-protocol-version", MODERN)]).await.status, 405);
 }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolhub_core::{
-    ErrorKind, Policy, SourceToolState, ToolBuilder, ToolHub, ids::Tenant, status::Language, testing::EventRecorder,
+    ErrorKind, Policy, SourceToolState, ToolBuilder, ToolHub,
+    ids::Tenant,
+    status::{Language, ToolStatus},
+    testing::EventRecorder,
 };
 
-use super::{TestServer, connected, info, names, source, text, tools, wait_for};
+use super::{TestServer, connected, info, names, shared_status, source, text, tools, wait_for};
 
 #[tokio::test]
 async fn the_tools_of_a_server_have_its_name_in_front_and_one_that_cannot_be_used_is_quarantined_alone() {
@@ -75,10 +78,12 @@ async fn an_output_that_does_not_fit_its_own_schema_passes_and_is_counted() {
     let mut list = tools(&["echo", "pid"]);
     list[0]["outputSchema"] = json!({"type": "object"});
     let hub = connected(TestServer::new(&list).server()).await;
-    for tool in ["t__pid", "t__echo", "t__echo"] {
+    // More in a row than failures withhold a tool.
+    for tool in ["t__pid", "t__echo", "t__echo", "t__echo", "t__echo"] {
         text(&hub, tool, json!({})).await;
     }
-    assert_eq!(hub.sources()[0].output_mismatches(), 2);
+    assert_eq!(hub.sources()[0].output_mismatches(), 4);
+    assert_eq!(shared_status(&hub, "t__echo").await, ToolStatus::Available);
 }
 
 #[tokio::test]
