@@ -18,7 +18,7 @@ use rmcp::{
     service::{RoleClient, RunningService, ServiceError, Subscription},
 };
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use direct::DirectRequests;
 use handshake::Handler;
@@ -341,6 +341,16 @@ impl Connection {
     /// How many calls wait for an answer.
     pub(crate) fn calls_in_flight(&self) -> usize {
         self.router.calls_in_flight()
+    }
+
+    /// Whether a call that was sent before this time waits for an answer.
+    pub(crate) fn has_call_sent_before(&self, time: Instant) -> bool {
+        self.router.has_call_sent_before(time)
+    }
+
+    /// How many messages of the server have arrived.
+    pub(crate) fn messages_received(&self) -> u64 {
+        self.router.messages_received()
     }
 
     /// Ends the connection, because the server does not answer.

@@ -323,7 +323,7 @@ impl CallConnection {
             context.leave_timeouts_uncounted();
         }
         let connection = (self.owner != ConnectionOwner::Supervisor).then(|| self.connection.clone());
-        CallWatch { connection, runtime: Handle::current() }
+        CallWatch { connection, sent: Instant::now(), runtime: Handle::current() }
     }
 
     /// Records in the connection state of the tool whether the session goes on after a call.
@@ -348,6 +348,8 @@ impl Deref for CallConnection {
 /// A running call on a connection that the supervisor does not check. If it is dropped before its end, the connection is checked.
 pub(super) struct CallWatch {
     connection: Option<Arc<Connection>>,
+    /// It is sent now or later.
+    sent: Instant,
     runtime: Handle,
 }
 
@@ -361,8 +363,9 @@ impl CallWatch {
 impl Drop for CallWatch {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
+            let sent = self.sent;
             // Bounded by the timeouts of the probes.
-            self.runtime.spawn(async move { probe::check_abandoned(&connection).await });
+            self.runtime.spawn(async move { probe::check_abandoned(&connection, sent).await });
         }
     }
 }

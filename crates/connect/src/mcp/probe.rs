@@ -51,12 +51,21 @@ impl LastProbe {
     }
 }
 
-/// Checks a connection on which a call was given up. One check at a time.
-pub(super) async fn check_abandoned(connection: &Arc<Connection>) {
+/// Checks a connection on which a call was given up that was sent at this time or later. One check at a time.
+pub(super) async fn check_abandoned(connection: &Arc<Connection>, sent: Instant) {
     if let Ok(_checking) = connection.checking.try_lock()
         && !connection.has_ended()
     {
-        end_without_answer(connection, probe_twice(connection).await);
+        let received = connection.messages_received();
+        let answer = probe_twice(connection).await;
+        let is_silent = connection.messages_received() == received;
+        // A server that handles one call after the other may be busy with an earlier one. A later one is no reason to wait: where there
+        // always is one, the connection would never end.
+        if answer == ProbeAnswer::Missing && is_silent && !connection.has_call_sent_before(sent) {
+            connection.end_unresponsive();
+        } else {
+            end_without_answer(connection, answer);
+        }
     }
 }
 

@@ -120,7 +120,18 @@ class Handler(BaseHTTPRequestHandler):
         if "no-get" in flags:
             note("refused a stream")
             return self.body(405, "")
+        if "broken-get" in flags:
+            note("broke a stream")
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b": broken\n\n")
+            self.close_connection = True
+            return
         self.stream()
+        if "huge-get" in flags:
+            self.event("x" * (2 << 20))
         self.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         self.event({"jsonrpc": "2.0", "id": "lost", "method": "elicitation/create", "params": {"message": "?"}})
         self.wait_until_closed()

@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use rmcp::model::RequestId;
+use tokio::time::Instant;
 
 use super::{
     exchange::Exchange,
@@ -33,6 +34,14 @@ pub(super) struct InFlight {
     pub(super) is_listen: bool,
     /// Whether it asks for a list that `rmcp` has to see.
     pub(super) is_shown_list: bool,
+    pub(super) sent: Instant,
+}
+
+impl InFlight {
+    /// The exchange of a call.
+    fn call(&self) -> Option<&Exchange> {
+        self.exchange.as_ref().filter(|call| call.updates().is_some())
+    }
 }
 
 #[derive(Default)]
@@ -125,8 +134,12 @@ impl PendingRequests {
 
     /// The calls in flight.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Exchange> {
-        let exchanges = self.in_flight.values().filter_map(|request| request.exchange.as_ref());
-        exchanges.filter(|call| call.updates().is_some())
+        self.in_flight.values().filter_map(InFlight::call)
+    }
+
+    /// Whether a call in flight was sent before this time.
+    pub(super) fn has_call_sent_before(&self, time: Instant) -> bool {
+        self.in_flight.values().any(|request| request.call().is_some() && request.sent < time)
     }
 
     /// The only call in flight; `None` if there are several.
@@ -147,7 +160,8 @@ mod tests {
     fn requests(ids: std::ops::Range<i64>) -> PendingRequests {
         let mut pending = PendingRequests::default();
         ids.for_each(|id| {
-            pending.insert(id, InFlight { exchange: None, token: Some(id), is_listen: false, is_shown_list: false });
+            let (exchange, token, sent) = (None, Some(id), Instant::now());
+            pending.insert(id, InFlight { exchange, token, is_listen: false, is_shown_list: false, sent });
         });
         pending
     }

@@ -8,7 +8,10 @@ mod notifications;
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -78,6 +81,7 @@ pub(crate) struct Router {
     replies: ReplySink,
     list_changes: watch::Sender<ListChanges>,
     pub(crate) updated_resources: UpdatedResources,
+    received: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -97,6 +101,7 @@ impl Router {
             replies,
             list_changes: watch::Sender::default(),
             updated_resources: UpdatedResources::default(),
+            received: AtomicU64::new(0),
             state: Mutex::default(),
         })
     }
@@ -116,6 +121,16 @@ impl Router {
         self.lock().pending.calls().count()
     }
 
+    /// Whether a call that was sent before this time waits for an answer.
+    pub(crate) fn has_call_sent_before(&self, time: Instant) -> bool {
+        self.lock().pending.has_call_sent_before(time)
+    }
+
+    /// How many messages of the server have arrived.
+    pub(crate) fn messages_received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
     /// Whether a request waits for an answer.
     pub(crate) fn is_in_flight(&self, id: i64) -> bool {
         self.lock().pending.get(id).is_some()
@@ -131,7 +146,8 @@ impl Router {
                 let is_listen = matches!(request.request, ClientRequest::SubscriptionsListenRequest(_));
                 let is_shown_list =
                     self.settings.shows_lists && matches!(request.request, ClientRequest::ListToolsRequest(_));
-                let request = InFlight { exchange: exchange.clone(), token, is_listen, is_shown_list };
+                let sent = Instant::now();
+                let request = InFlight { exchange: exchange.clone(), token, is_listen, is_shown_list, sent };
                 self.lock().pending.insert(id, request);
                 Some((id, exchange))
             }
@@ -195,6 +211,7 @@ impl Router {
 
     /// Handles a message of the server. Returns what `rmcp` has to see of it.
     pub(crate) fn incoming(self: &Arc<Self>, text: &str, origin: Origin) -> Result<Received, Violation> {
+        self.received.fetch_add(1, Relaxed);
         let text = &*surrogates::replace_lone(text);
         let message = message::parse(text).map_err(|violation| match (violation, origin) {
             (Violation::NotJson, Origin::Stream(_) | Origin::Unassociated) => Violation::NotAMessage("it is not JSON"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::Notify;
 use toolhub_connect::mcp::McpServer;
 use toolhub_core::{ErrorKind, Outcome, Policy, SourceConnection, ToolHub, ids::Tenant, status::ToolStatus};
 
@@ -73,4 +74,34 @@ async fn a_session_of_a_tenant_that_hangs_harms_that_tenant_only() {
         text_of(&hub, "b", "t__hang_session").await;
     };
     check_others_go_on(&hub, "t__session", stop).await;
+}
+
+#[tokio::test]
+async fn a_hung_connection_is_replaced_also_if_there_is_always_a_call_on_it() {
+    let server = TestServer::new(&tools(&["pid"]));
+    let hub = connected(with_timeout(server.server())).await;
+    let hung = text_of(&hub, "b", "t__pid").await;
+    assert!(std::process::Command::new("kill").args(["-STOP", &hung]).status().unwrap().success());
+    let lost = Notify::new();
+    let call_until_lost = async |delay: Duration| {
+        tokio::time::sleep(delay).await;
+        // Many times as long as the connection has to answer.
+        for _ in 0..100 {
+            let outcome = call(&hub, "b", "t__pid").await;
+            match outcome.error_kind() {
+                Some(ErrorKind::Timeout) => {}
+                Some(ErrorKind::UpstreamUnreachable) => return lost.notify_one(),
+                _ => panic!("{outcome:#?}"),
+            }
+        }
+        panic!("the connection was kept");
+    };
+    // The time passes at once.
+    tokio::time::pause();
+    tokio::select! {
+        () = lost.notified() => {}
+        _ = futures_util::future::join(call_until_lost(Duration::ZERO), call_until_lost(CALL_TIMEOUT / 2)) => {}
+    }
+    tokio::time::resume();
+    assert_ne!(text_of(&hub, "b", "t__pid").await, hung, "a new connection");
 }

@@ -277,6 +277,25 @@ async fn a_server_too_busy_for_the_stream_of_a_session_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_stream_of_a_session_with_a_message_that_is_too_long_may_have_lost_changes() {
+    let server = HttpServer::start(&["huge-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    connection.list_changes().wait_for(|changes| changes.prompts > 0).await.unwrap();
+    assert!(text(&connection, "echo", json!({})).await.contains("session-1"));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_again_and_again_is_opened_twice_a_second_at_most() {
+    let server = HttpServer::start(&["broken-get"]).await;
+    let connection = server.connect(Era::Legacy).await;
+    let start = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_millis(1_700)).await;
+    let opened = text(&connection, "report", json!({"until": "broke a stream"})).await.matches("broke").count();
+    let most = 1 + start.elapsed().as_millis() / 500;
+    assert!(opened as u128 <= most, "opened {opened} times within {:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn refusals_keep_their_meaning() {
     let server = HttpServer::start(&["no-get"]).await;
     let connection = server.connect(Era::Legacy).await;

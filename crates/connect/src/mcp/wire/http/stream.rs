@@ -14,7 +14,7 @@ use sse_stream::Sse;
 use toolhub_core::offload;
 use toolhub_net::{SseDecoder, SseEvent};
 
-use super::client::{HttpClient, HttpFailed};
+use super::client::HttpClient;
 use crate::{
     mcp::wire::{
         exchange::RequestError, forward::Received, message::Violation, pace::NotificationPace, router::Origin,
@@ -105,14 +105,11 @@ impl EventReader {
             match chunk {
                 Ok(Some(bytes)) if self.phase == Phase::Open => match self.decoder.feed(&bytes) {
                     Ok(events) => self.handle(events).await,
-                    Err(too_long) => self.violated(Violation::TooLong { limit: too_long.0 }),
+                    Err(too_long) => self.too_long(too_long.0),
                 },
                 Ok(Some(_)) => {}
-                Ok(None) => self.end(),
-                Err(_) => {
-                    self.end();
-                    return Some(Err(SseError::Body(Box::new(HttpFailed))));
-                }
+                // Also after an error: `rmcp` would open the next stream without any delay, again and again.
+                Ok(None) | Err(_) => self.end(),
             }
         }
     }
@@ -162,6 +159,16 @@ impl EventReader {
             self.client.router().fail(request, RequestError::Invalid(violation));
             let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, "protocol violation", None);
             self.pass_on(&JsonRpcMessage::error(error, Some(RequestId::Number(request))));
+        }
+    }
+
+    /// Nothing that follows can be decoded.
+    fn too_long(&mut self, limit: usize) {
+        self.violated(Violation::TooLong { limit });
+        if self.phase == Phase::Open {
+            // Late, because the next stream may begin with the same event.
+            self.ready.push_back(Sse { retry: Some(resume_delay(MAX_RETRY)), ..Sse::default() });
+            self.end();
         }
     }
 
