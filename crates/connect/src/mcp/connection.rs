@@ -11,7 +11,10 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use rmcp::{
     model::{DiscoverRequest, DiscoverRequestParams, PingRequest, RequestMetaObject, SubscriptionFilter},
@@ -177,6 +180,8 @@ pub(crate) struct Connection {
     lifecycle: Arc<Lifecycle>,
     secrets: Arc<ProgramSecrets>,
     facts: PeerFacts,
+    /// When a probe without an answer began, and how many messages had arrived by then.
+    silence: Mutex<Option<(Instant, u64)>>,
     /// Held while a call that was given up makes the connection be checked.
     pub(crate) checking: tokio::sync::Mutex<()>,
 }
@@ -209,7 +214,16 @@ impl Connection {
         let modern =
             (era == Era::Modern).then(|| (handshake::implementation(), handshake::capabilities(options.input)));
         let direct = Some(DirectRequests::new(started.sender, modern));
-        Ok(Self { running, direct, router, lifecycle, secrets, facts, checking: Default::default() })
+        Ok(Self {
+            running,
+            direct,
+            router,
+            lifecycle,
+            secrets,
+            facts,
+            silence: Default::default(),
+            checking: Default::default(),
+        })
     }
 
     async fn open_http(rest: &Rest, era: Era, options: &ConnectionOptions) -> Result<Self, ConnectError> {
@@ -222,7 +236,16 @@ impl Connection {
             Err(error) => return Err(handshake::http_error(error, era, &started.handle).await),
         };
         let facts = handshake::facts(&running, era, &secrets.all)?;
-        Ok(Self { running, direct: None, router, lifecycle, secrets, facts, checking: Default::default() })
+        Ok(Self {
+            running,
+            direct: None,
+            router,
+            lifecycle,
+            secrets,
+            facts,
+            silence: Default::default(),
+            checking: Default::default(),
+        })
     }
 
     /// What the server says about itself.
@@ -351,6 +374,16 @@ impl Connection {
     /// How many messages of the server have arrived.
     pub(crate) fn messages_received(&self) -> u64 {
         self.router.messages_received()
+    }
+
+    /// When the first probe without an answer began since which nothing has arrived. This one began at a time with so many messages
+    /// received.
+    pub(crate) fn silent_since(&self, began: Instant, received: u64) -> Instant {
+        let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        match *silence {
+            Some((since, known)) if known == received => since,
+            _ => silence.insert((began, received)).0,
+        }
     }
 
     /// Ends the connection, because the server does not answer.

@@ -36,12 +36,15 @@ impl LastProbe {
 
     /// Probes the server. A connection without an answer ends.
     pub(super) async fn check(&mut self, connection: &Connection) -> bool {
+        let (began, received) = (Instant::now(), connection.messages_received());
         let answer = match probe_twice(connection).await {
             ProbeAnswer::Busy(_) if self.busy_in_a_row + 1 >= MAX_BUSY_PROBES => ProbeAnswer::Missing,
             answer => answer,
         };
         self.busy_in_a_row = if matches!(answer, ProbeAnswer::Busy(_)) { self.busy_in_a_row + 1 } else { 0 };
-        end_without_answer(connection, answer);
+        if answer == ProbeAnswer::Missing {
+            end_unless_busy(connection, connection.silent_since(began, received), received);
+        }
         let validity = match answer {
             ProbeAnswer::Busy(Some(delay)) => delay.clamp(PROBE_VALIDITY, MAX_PROBE_DELAY),
             _ => PROBE_VALIDITY,
@@ -57,21 +60,18 @@ pub(super) async fn check_abandoned(connection: &Arc<Connection>, sent: Instant)
         && !connection.has_ended()
     {
         let received = connection.messages_received();
-        let answer = probe_twice(connection).await;
-        let is_silent = connection.messages_received() == received;
-        // A server that handles one call after the other may be busy with an earlier one. A later one is no reason to wait: where there
-        // always is one, the connection would never end.
-        if answer == ProbeAnswer::Missing && is_silent && !connection.has_call_sent_before(sent) {
-            connection.end_unresponsive();
-        } else {
-            end_without_answer(connection, answer);
+        if probe_twice(connection).await == ProbeAnswer::Missing {
+            end_unless_busy(connection, sent, received);
         }
     }
 }
 
-fn end_without_answer(connection: &Connection, answer: ProbeAnswer) {
-    // While calls run, the server may be busy with one of them.
-    if answer == ProbeAnswer::Missing && connection.calls_in_flight() == 0 {
+/// Ends a connection whose server has not answered a probe, unless it may be busy with a call: other messages have arrived since there
+/// were this many, or the call was sent before a time since which nothing is answered. A later call is no reason to wait: where there
+/// always is one, the connection would never end.
+fn end_unless_busy(connection: &Connection, since: Instant, received: u64) {
+    let is_silent = connection.messages_received() == received;
+    if connection.calls_in_flight() == 0 || is_silent && !connection.has_call_sent_before(since) {
         connection.end_unresponsive();
     }
 }

@@ -1,6 +1,6 @@
 //! MCP servers as sources of tools: real programs that speak MCP, through a hub.
 
-mod hung_tenants;
+mod hung;
 mod input;
 mod lifecycle;
 mod lists;

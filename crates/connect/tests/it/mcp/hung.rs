@@ -1,4 +1,4 @@
-//! A connection of one tenant that does not answer any more: the others go on.
+//! A connection that does not answer any more: other tenants go on, and it is replaced.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use toolhub_connect::mcp::McpServer;
 use toolhub_core::{ErrorKind, Outcome, Policy, SourceConnection, ToolHub, ids::Tenant, status::ToolStatus};
 
-use super::{HttpServer, TestServer, connected, info, shared_status, text, tools};
+use super::{HttpServer, TestServer, connected, info, shared_status, text, tools, wait_connected};
 
 /// Long enough for an answer of a server that is busy with other tests, short enough to wait for it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -76,18 +76,14 @@ async fn a_session_of_a_tenant_that_hangs_harms_that_tenant_only() {
     check_others_go_on(&hub, "t__session", stop).await;
 }
 
-#[tokio::test]
-async fn a_hung_connection_is_replaced_also_if_there_is_always_a_call_on_it() {
-    let server = TestServer::new(&tools(&["pid"]));
-    let hub = connected(with_timeout(server.server())).await;
-    let hung = text_of(&hub, "b", "t__pid").await;
-    assert!(std::process::Command::new("kill").args(["-STOP", &hung]).status().unwrap().success());
+/// Makes calls of a tenant, so that one is always in flight, until its connection has ended.
+async fn call_until_lost(hub: &ToolHub, tenant: &Tenant) {
     let lost = Notify::new();
-    let call_until_lost = async |delay: Duration| {
+    let call_again_and_again = async |delay: Duration| {
         tokio::time::sleep(delay).await;
         // Many times as long as the connection has to answer.
         for _ in 0..100 {
-            let outcome = call(&hub, "b", "t__pid").await;
+            let outcome = hub.call("t__pid", json!({})).tenant(tenant.clone()).timeout(CALL_TIMEOUT).retries(0).await;
             match outcome.error_kind() {
                 Some(ErrorKind::Timeout) => {}
                 Some(ErrorKind::UpstreamUnreachable) => return lost.notify_one(),
@@ -100,8 +96,24 @@ async fn a_hung_connection_is_replaced_also_if_there_is_always_a_call_on_it() {
     tokio::time::pause();
     tokio::select! {
         () = lost.notified() => {}
-        _ = futures_util::future::join(call_until_lost(Duration::ZERO), call_until_lost(CALL_TIMEOUT / 2)) => {}
+        _ = futures_util::future::join(
+            call_again_and_again(Duration::ZERO),
+            call_again_and_again(CALL_TIMEOUT / 2),
+        ) => {}
     }
     tokio::time::resume();
-    assert_ne!(text_of(&hub, "b", "t__pid").await, hung, "a new connection");
+}
+
+#[tokio::test]
+async fn a_hung_connection_is_replaced_also_if_there_is_always_a_call_on_it() {
+    for tenant in [Tenant::new("b").unwrap(), Tenant::default()] {
+        let server = TestServer::new(&tools(&["pid"]));
+        // The callers' timeouts are shorter than that of the tool, so that they say nothing about it.
+        let hub = connected(server.server()).await;
+        let hung = text_of(&hub, tenant.as_str(), "t__pid").await;
+        assert!(std::process::Command::new("kill").args(["-STOP", &hung]).status().unwrap().success());
+        call_until_lost(&hub, &tenant).await;
+        wait_connected(&hub).await;
+        assert_ne!(text_of(&hub, tenant.as_str(), "t__pid").await, hung, "a new connection");
+    }
 }
