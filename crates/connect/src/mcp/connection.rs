@@ -8,24 +8,23 @@ mod direct;
 mod handshake;
 mod operation;
 mod request;
+mod silence;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use rmcp::{
     model::{DiscoverRequest, DiscoverRequestParams, PingRequest, RequestMetaObject, SubscriptionFilter},
     service::{RoleClient, RunningService, ServiceError, Subscription},
 };
 use serde_json::{Map, Value, json};
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 
 use direct::DirectRequests;
 use handshake::Handler;
 pub(crate) use operation::Operation;
+use silence::Silence;
 
 use super::{
     accepted_input::AcceptedInput,
@@ -180,8 +179,7 @@ pub(crate) struct Connection {
     lifecycle: Arc<Lifecycle>,
     secrets: Arc<ProgramSecrets>,
     facts: PeerFacts,
-    /// When a probe without an answer began, and how many messages had arrived by then.
-    silence: Mutex<Option<(Instant, u64)>>,
+    silence: Silence,
     /// Held while a call that was given up makes the connection be checked.
     pub(crate) checking: tokio::sync::Mutex<()>,
 }
@@ -364,26 +362,6 @@ impl Connection {
     /// How many calls wait for an answer.
     pub(crate) fn calls_in_flight(&self) -> usize {
         self.router.calls_in_flight()
-    }
-
-    /// Whether a call that was sent before this time waits for an answer.
-    pub(crate) fn has_call_sent_before(&self, time: Instant) -> bool {
-        self.router.has_call_sent_before(time)
-    }
-
-    /// How many messages of the server have arrived.
-    pub(crate) fn messages_received(&self) -> u64 {
-        self.router.messages_received()
-    }
-
-    /// When the first probe without an answer began since which nothing has arrived. This one began at a time with so many messages
-    /// received.
-    pub(crate) fn silent_since(&self, began: Instant, received: u64) -> Instant {
-        let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
-        match *silence {
-            Some((since, known)) if known == received => since,
-            _ => silence.insert((began, received)).0,
-        }
     }
 
     /// Ends the connection, because the server does not answer.
