@@ -2,12 +2,10 @@
 //!
 //! With `TOOLHUB_SOAK` set, the others must go on within two seconds after the first of three was killed.
 
-use std::{
-    fs, thread,
-    time::{Duration, Instant},
-};
+use std::{fs, thread, time::Duration};
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use toolhub_testkit::{TempFolder, is_soak};
 
 use super::{
