@@ -1,13 +1,13 @@
 //! A connection that does not answer any more: other tenants go on, and it is replaced.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use serde_json::json;
 use tokio::sync::Notify;
 use toolhub_connect::mcp::McpServer;
 use toolhub_core::{ErrorKind, Outcome, Policy, SourceConnection, ToolHub, ids::Tenant, status::ToolStatus};
 
-use super::{HttpServer, TestServer, connected, info, shared_status, text, tools, wait_connected};
+use super::{HttpServer, TestServer, connected, info, shared_status, text, tools, wait_connected, wait_for};
 
 /// Short enough that the supervisor does not probe its own connection while time passes at once.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,6 +19,16 @@ async fn call(hub: &ToolHub, tenant: &str, tool: &str) -> Outcome {
 async fn text_of(hub: &ToolHub, tenant: &str, tool: &str) -> String {
     let outcome = call(hub, tenant, tool).await;
     outcome.output.as_str().unwrap_or_else(|| panic!("{outcome:#?}")).to_owned()
+}
+
+/// Stops a process, so that it answers nothing from now on.
+async fn stop_process(pid: &str) {
+    assert!(std::process::Command::new("kill").args(["-STOP", pid]).status().unwrap().success());
+    let state = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
+    };
+    wait_for("the stop", || (state() == Some('T')).then_some(())).await;
 }
 
 /// Calls a tool that says which connection it is called on, after the connection of tenant `b` has stopped answering.
@@ -56,10 +66,7 @@ fn with_timeout(server: McpServer) -> McpServer {
 async fn a_program_of_a_tenant_that_hangs_harms_that_tenant_only() {
     let server = TestServer::new(&tools(&["pid"]));
     let hub = connected(with_timeout(server.server())).await;
-    let stop = async |pid: &str| {
-        assert!(std::process::Command::new("kill").args(["-STOP", pid]).status().unwrap().success());
-    };
-    check_others_go_on(&hub, "t__pid", stop).await;
+    check_others_go_on(&hub, "t__pid", stop_process).await;
 }
 
 #[tokio::test]
@@ -107,7 +114,7 @@ async fn a_hung_connection_is_replaced_also_if_there_is_always_a_call_on_it() {
         // The callers' timeouts are shorter than that of the tool, so that they say nothing about it.
         let hub = connected(server.server()).await;
         let hung = text_of(&hub, tenant.as_str(), "t__pid").await;
-        assert!(std::process::Command::new("kill").args(["-STOP", &hung]).status().unwrap().success());
+        stop_process(&hung).await;
         call_until_lost(&hub, &tenant).await;
         wait_connected(&hub).await;
         assert_ne!(text_of(&hub, tenant.as_str(), "t__pid").await, hung, "a new connection");
