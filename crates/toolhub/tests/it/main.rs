@@ -54,6 +54,8 @@ mod policies;
 mod registry;
 mod reload;
 mod retries;
+#[cfg(feature = "redis")]
+mod round_trips;
 mod run_events;
 mod run_limits;
 mod sealed_secrets;
