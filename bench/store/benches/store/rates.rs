@@ -19,7 +19,7 @@ use toolhub::{
 
 use crate::{baseline::BaselineStore, verdict};
 
-const TASKS: usize = 64;
+pub(crate) const TASKS: usize = 64;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(400);
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -46,7 +46,7 @@ async fn update(store: &Sqlite, partition: Partition, durability: Durability) {
 }
 
 /// Total operations per second of one task per key.
-async fn ops_per_second<T: Clone + Send + 'static, F: Future<Output = ()> + Send + 'static>(
+pub(crate) async fn ops_per_second<T: Clone + Send + 'static, F: Future<Output = ()> + Send + 'static>(
     keys: &[T],
     operation: impl Fn(T) -> F + Clone + Send + Sync + 'static,
 ) -> f64 {
@@ -75,7 +75,7 @@ async fn ops_per_second<T: Clone + Send + 'static, F: Future<Output = ()> + Send
     f64::from(operations) / start.elapsed().as_secs_f64()
 }
 
-fn median(mut rates: Vec<f64>) -> f64 {
+pub(crate) fn median(mut rates: Vec<f64>) -> f64 {
     rates.sort_by(f64::total_cmp);
     rates[rates.len() / 2]
 }
