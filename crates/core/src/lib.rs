@@ -119,8 +119,8 @@ pub use toolhub_types::{count_by_key, digest, hidden_chars, json, page_budget, r
 pub mod backend {
     pub use toolhub_storage::backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, LossReport, Memory, Page, Partition, PartitionKind, Row,
-        RowKey, RowVersion, Scan, Scope, StoreError, Table, Terms, WatchEvent, Watcher, Write, decode, encode,
-        read_all, rewatch,
+        RowKey, RowVersion, Scan, Scope, ServersReport, StoreError, StoreServer, Table, Terms, WatchEvent, Watcher,
+        Write, decode, encode, read_all, rewatch,
     };
     pub use toolhub_storage::seal::SealKey;
 }

@@ -6,6 +6,7 @@
 mod page;
 mod prometheus_text;
 mod state_counter;
+mod store_servers;
 
 use std::{
     collections::BTreeMap,

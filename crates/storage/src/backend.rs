@@ -14,6 +14,7 @@ mod partition;
 mod record;
 mod row;
 mod scan;
+mod servers;
 mod size_limit;
 mod terms;
 mod timeout;
@@ -35,6 +36,7 @@ pub use record::{decode, encode};
 pub use row::{Row, RowKey, RowVersion, Table};
 pub use scan::{Cursor, Page, Scan, Scope};
 pub use scan::{read_all, read_pages};
+pub use servers::{ServersReport, StoreServer};
 pub use size_limit::{Reservation, SizeLimit};
 pub use terms::Terms;
 pub use timeout::TimeoutBackend;
@@ -128,6 +130,11 @@ pub trait Backend: Send + Sync + 'static {
     /// The used part of the memory of the store's server, from 0 to 1, if that is limited and the hub cannot make room. At 0.9 plain
     /// read-only calls are no longer recorded. Asked for each of them, so it must be cheap.
     fn memory_pressure(&self) -> Option<f64> {
+        None
+    }
+
+    /// The servers that keep the records, if there are any, as of the last look at them. Makes no request.
+    fn servers(&self) -> Option<ServersReport> {
         None
     }
 

@@ -9,7 +9,10 @@ use std::{collections::BTreeMap, io::Read, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Backend, Batch, Change, LossReport, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher},
+    backend::{
+        Backend, Batch, Change, LossReport, Page, Row, RowKey, Scan, ServersReport, SizeLimit, StoreError, Table,
+        Watcher,
+    },
     clock::{Clock, Timestamp},
     seal::SealKey,
 };
@@ -126,6 +129,10 @@ impl<B: Backend> Backend for Compressed<B> {
 
     fn memory_pressure(&self) -> Option<f64> {
         self.0.memory_pressure()
+    }
+
+    fn servers(&self) -> Option<ServersReport> {
+        self.0.servers()
     }
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {

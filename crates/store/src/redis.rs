@@ -38,7 +38,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use toolhub_storage::{
-    backend::{Backend, Batch, LossReport, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, LossReport, Page, Row, RowKey, Scan, ServersReport, StoreError, Table, Watcher},
     clock::{Clock, Timestamp},
     seal::SealKey,
 };
@@ -49,6 +49,7 @@ use clock::StoreClock;
 pub use error::OpenError;
 use io_thread::IoThread;
 use keys::Keys;
+use notifications::NotificationState;
 use open::Opened;
 pub use options::{Options, TlsFiles};
 use replication::Replication;
@@ -77,6 +78,7 @@ pub struct Redis {
     replication: Option<Replication>,
     acknowledged: Arc<Acknowledged>,
     servers: Arc<ServerState>,
+    notifications: Arc<NotificationState>,
     clock: Arc<StoreClock>,
     seal_key: Option<SealKey>,
     change_feed: ChangeFeed,
@@ -93,7 +95,7 @@ impl Redis {
         let (address, is_cluster) = (options.address.clone(), options.address.is_cluster());
         let seal_key = options.seal_key.clone();
         let (thread, opened) = IoThread::open(options)?;
-        let Opened { keys, requests, replication, change_feed, acknowledged, servers, clock } = opened;
+        let Opened { keys, requests, replication, change_feed, acknowledged, servers, notifications, clock } = opened;
         Ok(Self {
             keys,
             requests,
@@ -101,6 +103,7 @@ impl Redis {
             replication,
             acknowledged,
             servers,
+            notifications,
             clock,
             seal_key,
             change_feed,
@@ -159,6 +162,15 @@ impl Backend for Redis {
 
     fn memory_pressure(&self) -> Option<f64> {
         self.servers.used_memory()
+    }
+
+    fn servers(&self) -> Option<ServersReport> {
+        Some(ServersReport {
+            servers: self.servers.list(),
+            clock_difference: self.clock.difference(),
+            notification_lag: self.notifications.lag(),
+            notification_gaps: self.notifications.gaps(),
+        })
     }
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {

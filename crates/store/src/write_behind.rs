@@ -24,8 +24,8 @@ use smol_str::SmolStr;
 use tokio::sync::RwLock;
 use toolhub_storage::{
     backend::{
-        Backend, Batch, Change, LossReport, Page, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, Watcher,
-        Write,
+        Backend, Batch, Change, LossReport, Page, Row, RowKey, Scan, Scope, ServersReport, SizeLimit, StoreError,
+        Table, Watcher, Write,
     },
     clock::{Clock, Timestamp},
     seal::SealKey,
@@ -271,6 +271,10 @@ impl Backend for WriteBehind {
 
     fn memory_pressure(&self) -> Option<f64> {
         self.shared.inner.memory_pressure()
+    }
+
+    fn servers(&self) -> Option<ServersReport> {
+        self.shared.inner.servers()
     }
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {

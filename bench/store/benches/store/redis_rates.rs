@@ -79,7 +79,15 @@ impl BareScript {
         command.arg(now).arg(now.to_be_bytes().as_slice()).arg("0").arg("0").arg("180000").arg(partition);
         command.arg(&partition[tenant.len()..]).arg(tenant).arg(format!("{bucket}changes:0")).arg("PUBLISH");
         command.arg(&self.epoch).arg(&self.history).arg("0");
-        command.arg("state").arg("cart/business").arg("7").arg(expect).arg("put").arg(NEVER.as_slice()).arg("0").arg(rest);
+        command
+            .arg("state")
+            .arg("cart/business")
+            .arg("7")
+            .arg(expect)
+            .arg("put")
+            .arg(NEVER.as_slice())
+            .arg("0")
+            .arg(rest);
         let answer: Value = command.query_async(&mut self.writes.clone()).await.unwrap();
         let Value::Array(parts) = answer else { panic!("the script answers {answer:?}") };
         match &parts[..] {

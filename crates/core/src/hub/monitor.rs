@@ -8,7 +8,7 @@ use crate::{
     monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats},
     registry::ToolFilter,
 };
-use toolhub_storage::backend::{Backend, StoreStats};
+use toolhub_storage::backend::{Backend, ServersReport, StoreStats};
 use toolhub_types::tool::ToolName;
 
 impl ToolHub {
@@ -87,6 +87,12 @@ impl ToolHub {
     #[must_use]
     pub fn lost_commits(&self) -> u64 {
         self.engine.services.store.losses(0).iter().map(|report| report.commits).sum()
+    }
+
+    /// The servers of the hub's store, if it has any, as of its last look at them.
+    #[must_use]
+    pub fn store_servers(&self) -> Option<ServersReport> {
+        self.engine.services.store.servers()
     }
 
     /// What an operator should know about the durability and the load of stores: [`Backend::warnings`](crate::backend::Backend::warnings).

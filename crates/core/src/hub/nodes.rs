@@ -24,6 +24,18 @@ impl ToolHub {
         &self.engine.journal.node
     }
 
+    /// How many nodes were alive at the last look, this one included. Makes no request.
+    #[must_use]
+    pub fn alive_nodes(&self) -> usize {
+        self.engine.nodes.alive()
+    }
+
+    /// Whether this node does what one is enough for, as of the last look: it holds the maintenance lease.
+    #[must_use]
+    pub fn is_maintainer(&self) -> bool {
+        self.engine.nodes.is_maintainer()
+    }
+
     /// Whether this hub is the only user of its store.
     #[must_use]
     pub fn has_exclusive_store(&self) -> bool {

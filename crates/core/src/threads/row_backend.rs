@@ -15,8 +15,8 @@ use super::{
 };
 use toolhub_state::ThreadRows;
 use toolhub_storage::backend::{
-    Backend, Batch, Change, Expect, LossReport, Page, Partition, Row, RowKey, Scan, SizeLimit, StoreError, Table,
-    Watcher,
+    Backend, Batch, Change, Expect, LossReport, Page, Partition, Row, RowKey, Scan, ServersReport, SizeLimit,
+    StoreError, Table, Watcher,
 };
 use toolhub_storage::{clock::Clock, seal::SealKey};
 use toolhub_types::{ids::ThreadKey, timestamp::Timestamp};
@@ -179,6 +179,10 @@ impl Backend for ThreadRowBackend {
 
     fn memory_pressure(&self) -> Option<f64> {
         self.store.memory_pressure()
+    }
+
+    fn servers(&self) -> Option<ServersReport> {
+        self.store.servers()
     }
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{
     NodeState, SourceConnection,
-    backend::{Partition, PartitionKind, RowKey, Table},
+    backend::{Partition, PartitionKind, RowKey, ServersReport, Table},
     clock::SystemClock,
     ids::Tenant,
     status::Language,
@@ -89,6 +89,7 @@ async fn readyz(
         }
         // Backups of Redis are its own.
         let remedy = if app.store().name() == "redis" { "" } else { "; restore the last backup: toolhub restore FILE" };
+        text += &describe_servers(&app);
         text += &describe_nodes(&app).await;
         if has_no_common_secret(&app) {
             text += "[!]store degraded: nodes cannot read each other's secrets and forms; set `store.redis.seal_secret` on each\n";
@@ -134,6 +135,19 @@ async fn readyz(
     (status, text).into_response()
 }
 
+/// The servers of the store, if it has any, as of its last look at them.
+fn describe_servers(app: &App) -> String {
+    let Some(report) = app.hub().store_servers() else { return String::new() };
+    let mut text = String::new();
+    for server in &report.servers {
+        text += &format!("[{}]store server {server}\n", if server.is_primary { '+' } else { '!' });
+    }
+    let ServersReport { clock_difference, notification_lag, notification_gaps, .. } = report;
+    text += &format!("[+]store notifications: {notification_lag} not received yet, {notification_gaps} times lost\n");
+    text += &format!("[+]store clock: {clock_difference:+.3} s from that of this machine\n");
+    text
+}
+
 /// The nodes of a store that may have several.
 async fn describe_nodes(app: &App) -> String {
     if app.hub().has_exclusive_store() {
@@ -145,6 +159,10 @@ async fn describe_nodes(app: &App) -> String {
     let (alive, dead): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.state == NodeState::Alive);
     let configs: BTreeSet<_> = alive.iter().filter_map(|node| node.config_digest.as_ref()).collect();
     let mut text = format!("[+]nodes {} alive\n", alive.len());
+    text += &match alive.iter().find(|node| node.is_maintainer) {
+        Some(node) => format!("[+]maintenance by node {}\n", node.name),
+        None => "[!]maintenance degraded: no node holds its lease; one takes it in a moment\n".into(),
+    };
     for node in dead {
         text += &format!("[!]node {} dead\n", node.name);
     }
@@ -174,6 +192,7 @@ async fn metrics_page(State(app): State<App>) -> Result<Response, Problem> {
     let sources = Sources {
         mcp: app.mcp(),
         hub: app.hub(),
+        is_store_up: is_store_readable(&app).await,
         agents: app.agents(),
         meters: app.meters(),
         build: &app.settings().build,

@@ -14,6 +14,7 @@ use toolhub_core::{
 
 use super::Metrics;
 use super::prometheus_text::{MetricType, PrometheusText};
+use super::store_servers;
 use crate::{mcp::McpEndpoint, settings::BuildInfo};
 
 /// Timeout for reading the tool statuses from the store.
@@ -37,6 +38,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) hub: &'a ToolHub,
     /// The agents, with their own counters.
     pub(crate) agents: &'a AgentService,
+    /// Whether the store answers.
+    pub(crate) is_store_up: bool,
     /// The MCP endpoint, with its own counters.
     pub(crate) mcp: &'a McpEndpoint,
     /// The server's counters.
@@ -64,6 +67,7 @@ pub(crate) async fn render(sources: &Sources<'_>) -> String {
     store(&mut text, sources);
     store_losses(&mut text, sources);
     store_size(&mut text, sources);
+    store_servers::write(&mut text, sources.hub, sources.is_store_up);
     states(&mut text, sources).await;
     server(&mut text, sources);
     process(&mut text, sources);

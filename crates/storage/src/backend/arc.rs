@@ -8,7 +8,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 
-use super::{Backend, Batch, LossReport, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
+use super::{
+    Backend, Batch, LossReport, Page, Row, RowKey, Scan, ServersReport, SizeLimit, StoreError, Table, Watcher,
+};
 use crate::{clock::Clock, seal::SealKey};
 use toolhub_types::timestamp::Timestamp;
 
@@ -59,6 +61,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn memory_pressure(&self) -> Option<f64> {
         (**self).memory_pressure()
+    }
+
+    fn servers(&self) -> Option<ServersReport> {
+        (**self).servers()
     }
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {

@@ -9,7 +9,9 @@ use futures_core::future::BoxFuture;
 use smol_str::SmolStr;
 use tokio::time::Instant;
 
-use super::{Backend, Batch, LossReport, Page, Row, RowKey, Scan, SizeLimit, StoreError, Table, Watcher};
+use super::{
+    Backend, Batch, LossReport, Page, Row, RowKey, Scan, ServersReport, SizeLimit, StoreError, Table, Watcher,
+};
 use crate::{
     backend::{StoreMeter, StoreMeters},
     clock::Clock,
@@ -113,6 +115,10 @@ impl Backend for TimeoutBackend {
 
     fn memory_pressure(&self) -> Option<f64> {
         self.store.memory_pressure()
+    }
+
+    fn servers(&self) -> Option<ServersReport> {
+        self.store.servers()
     }
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {

@@ -4,8 +4,12 @@
 //! goes on. The clock never goes backwards: it approaches the server's time by running up to a tenth faster or slower, so that nothing
 //! expires at once when another server with a wrong clock takes over. On a Cluster, the time is that of the first bucket's server.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI64, Ordering},
+};
 
+use rustix::time::{ClockId, clock_gettime};
 use toolhub_storage::{
     backend::StoreError,
     clock::{Clock, Timestamp},
@@ -26,7 +30,11 @@ const MAX_DIFFERENCE: i64 = 1_000_000;
 const FIRST_SAMPLES: usize = 3;
 
 /// A clock that follows the server's. All times in microseconds.
-pub(super) struct StoreClock(Mutex<Course>);
+pub(super) struct StoreClock {
+    course: Mutex<Course>,
+    /// By how much the server's time was ahead of this machine's clock at the last sample.
+    difference: AtomicI64,
+}
 
 /// The server's time at a moment.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +44,8 @@ struct Sample {
     at: i64,
     /// Half the time between request and answer: the server's time may be so much earlier or later.
     error: i64,
+    /// What this machine's clock showed then.
+    machine: i64,
 }
 
 /// How the clock goes on from a moment.
@@ -83,7 +93,8 @@ impl StoreClock {
                 best = sample;
             }
         }
-        Ok(Self(Mutex::new(Course::begin(best))))
+        let difference = AtomicI64::new(best.server - best.machine);
+        Ok(Self { course: Mutex::new(Course::begin(best)), difference })
     }
 
     /// Compares the clock with the server's time.
@@ -92,6 +103,7 @@ impl StoreClock {
     /// When the server does not answer; the clock goes on.
     pub(super) async fn adjust(&self, requests: &Requests, keys: &Keys) -> Result<(), StoreError> {
         let sample = read_sample(requests, keys).await?;
+        self.difference.store(sample.server - sample.machine, Ordering::Relaxed);
         let mut course = self.lock();
         *course = course.adjusted(sample, monotonic_micros());
         Ok(())
@@ -107,8 +119,14 @@ impl StoreClock {
         })
     }
 
+    /// By how many seconds the server's time was ahead of this machine's clock at the last look.
+    #[allow(clippy::cast_precision_loss, reason = "the fraction of a microsecond does not matter")]
+    pub(super) fn difference(&self) -> f64 {
+        self.difference.load(Ordering::Relaxed) as f64 / 1e6
+    }
+
     fn lock(&self) -> MutexGuard<'_, Course> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.course.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,21 +141,27 @@ async fn read_sample(requests: &Requests, keys: &Keys) -> Result<Sample, StoreEr
     let sent = monotonic_micros();
     let answers = requests.read(&[Request::Script(call)]).await?;
     let error = (monotonic_micros() - sent) / 2;
+    let machine = micros(ClockId::Realtime) - error;
     let mut parts = answer::into_array(answers.into_iter().next().ok_or_else(answer::unexpected)?)?.into_iter();
     let mut number = || {
         let text = answer::into_text(parts.next().ok_or_else(answer::unexpected)?)?;
         text.parse::<i64>().map_err(|_| answer::unexpected())
     };
-    Ok(Sample { server: number()? * 1_000_000 + number()?, at: sent + error, error })
+    let server = number()? * 1_000_000 + number()?;
+    Ok(Sample { server, at: sent + error, error, machine })
 }
 
 /// Monotonic time, including the time that the machine was suspended.
 fn monotonic_micros() -> i64 {
     #[cfg(target_os = "linux")]
-    let clock = rustix::time::ClockId::Boottime;
+    let clock = ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]
-    let clock = rustix::time::ClockId::Monotonic;
-    let time = rustix::time::clock_gettime(clock);
+    let clock = ClockId::Monotonic;
+    micros(clock)
+}
+
+fn micros(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
     time.tv_sec * 1_000_000 + time.tv_nsec / 1000
 }
 
@@ -147,9 +171,13 @@ mod tests {
 
     const SECOND: i64 = 1_000_000;
 
+    fn sample(server: i64, at: i64, error: i64) -> Sample {
+        Sample { server, at, error, machine: server }
+    }
+
     /// A clock that showed the server's time, 1000 s, at the moment 0.
     fn course() -> Course {
-        Course::begin(Sample { server: 1000 * SECOND, at: 0, error: 0 })
+        Course::begin(sample(1000 * SECOND, 0, 0))
     }
 
     /// What the clock shows at these moments, in tenths of a second.
@@ -167,14 +195,14 @@ mod tests {
 
     #[test]
     fn a_difference_that_the_network_explains_is_ignored() {
-        let sample = Sample { server: 1010 * SECOND + 900, at: 10 * SECOND, error: 1000 };
+        let sample = sample(1010 * SECOND + 900, 10 * SECOND, 1000);
         check(course().adjusted(sample, 10 * SECOND), &[(10, 10_100), (20, 10_200)]);
         assert_eq!(course().adjusted(sample, 10 * SECOND).behind, 0);
     }
 
     #[test]
     fn the_clock_approaches_the_servers_time_and_never_goes_backwards() {
-        let at = |server: i64| Sample { server: server * SECOND, at: 10 * SECOND, error: SECOND / 1000 };
+        let at = |server: i64| sample(server * SECOND, 10 * SECOND, SECOND / 1000);
         // The answer arrives a second after the middle.
         let behind = course().adjusted(at(1012), 11 * SECOND);
         check(behind, &[(11, 10_110), (21, 10_220), (31, 10_330), (41, 10_430)]);
@@ -190,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_second_sample_continues_from_what_was_shown() {
-        let first = course().adjusted(Sample { server: 1020 * SECOND, at: 10 * SECOND, error: 0 }, 10 * SECOND);
+        let first = course().adjusted(sample(1020 * SECOND, 10 * SECOND, 0), 10 * SECOND);
         let shown = first.now(15 * SECOND);
-        let second = first.adjusted(Sample { server: 1000 * SECOND, at: 15 * SECOND, error: 0 }, 15 * SECOND);
+        let second = first.adjusted(sample(1000 * SECOND, 15 * SECOND, 0), 15 * SECOND);
         assert_eq!(second.now(15 * SECOND), shown);
         assert!(second.now(16 * SECOND) > shown);
     }

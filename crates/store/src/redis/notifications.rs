@@ -6,7 +6,13 @@
 
 mod receiver;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::{
@@ -27,6 +33,33 @@ use crate::change_feed::ChangeFeed;
 /// How often the numbers of messages are compared with those that the server has given out.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How complete the notifications are that were received.
+#[derive(Default)]
+pub(super) struct NotificationState {
+    lag: AtomicU64,
+    gaps: AtomicU64,
+}
+
+impl NotificationState {
+    /// How many had been published at the last check and had not arrived.
+    pub(super) fn lag(&self) -> u64 {
+        self.lag.load(Ordering::Relaxed)
+    }
+
+    /// How often some were lost.
+    pub(super) fn gaps(&self) -> u64 {
+        self.gaps.load(Ordering::Relaxed)
+    }
+
+    fn set_lag(&self, lag: u64) {
+        self.lag.store(lag, Ordering::Relaxed);
+    }
+
+    fn count_gap(&self) {
+        self.gaps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Handle of the subscription. Dropping it ends it.
 pub(super) struct Notifications(JoinHandle<()>);
 
@@ -44,10 +77,10 @@ impl Notifications {
     pub(super) async fn subscribe(
         connector: Connector,
         keys: Keys,
-        feed: ChangeFeed,
+        (feed, state): (ChangeFeed, Arc<NotificationState>),
         runs: RunWatcher,
     ) -> Result<Self, RedisError> {
-        let mut subscriber = Subscriber { connector, keys, feed, runs };
+        let mut subscriber = Subscriber { connector, keys, feed, state, runs };
         let first = subscriber.subscribe_once().await?;
         first.receiver.activate();
         Ok(Self(tokio::spawn(subscriber.run(first))))
@@ -58,6 +91,7 @@ struct Subscriber {
     connector: Connector,
     keys: Keys,
     feed: ChangeFeed,
+    state: Arc<NotificationState>,
     runs: RunWatcher,
 }
 
@@ -76,6 +110,7 @@ impl Subscriber {
             let opened = Instant::now();
             current.wait_until_incomplete(&self.keys, &mut self.runs).await;
             tracing::warn!("the subscription to notifications of Redis is incomplete; subscribing again");
+            self.state.count_gap();
             if opened.elapsed() > CHECK_INTERVAL {
                 backoff = Backoff::default();
             }
@@ -99,7 +134,7 @@ impl Subscriber {
 
     async fn subscribe_once(&mut self) -> RedisResult<Subscription> {
         self.runs.mark_seen();
-        let receiver = Arc::new(Receiver::new(self.keys.clone(), self.feed.clone()));
+        let receiver = Arc::new(Receiver::new(self.keys.clone(), self.feed.clone(), self.state.clone()));
         let handler = receiver.clone();
         let mut link = self.connector.connect_for_pushes(Arc::new(move |push| handler.receive(&push))).await?;
         let run = server_info::primary_run(&mut link).await?;

@@ -15,7 +15,7 @@ use super::{
     keys::{CLUSTER_BUCKETS, Keys, MAX_BUCKETS},
     link::{Connector, Link},
     loss_check::{LossCheck, check_call},
-    notifications::Notifications,
+    notifications::{NotificationState, Notifications},
     permissions,
     replication::Replication,
     requests::Requests,
@@ -37,6 +37,7 @@ pub(super) struct Opened {
     pub(super) change_feed: ChangeFeed,
     pub(super) acknowledged: Arc<Acknowledged>,
     pub(super) servers: Arc<ServerState>,
+    pub(super) notifications: Arc<NotificationState>,
     pub(super) clock: Arc<StoreClock>,
 }
 
@@ -88,13 +89,15 @@ pub(super) async fn open(options: &Options) -> Result<(Opened, Tasks), OpenError
     let clock = StoreClock::open(&requests, &keys).await.map_err(|error| OpenError::Failed(error.to_string()))?;
     let clock = Arc::new(clock);
     let change_feed = ChangeFeed::new();
-    let subscribed = Notifications::subscribe(connector, keys.clone(), change_feed.clone(), runs).await;
-    let notifications = subscribed.map_err(failed)?;
+    let notifications = Arc::new(NotificationState::default());
+    let receiving = (change_feed.clone(), notifications.clone());
+    let subscribed = Notifications::subscribe(connector, keys.clone(), receiving, runs).await;
+    let subscription = subscribed.map_err(failed)?;
     let acknowledged = Arc::new(Acknowledged::new(keys.buckets().count()));
     let loss_check = LossCheck::spawn(requests.clone(), keys.clone(), acknowledged.clone());
     let (monitor, servers) = ServerMonitor::start(requests.clone(), keys.clone(), options.clone(), clock.clone()).await;
-    let tasks = Tasks { _notifications: notifications, _loss_check: loss_check, _monitor: monitor };
-    Ok((Opened { keys, requests, replication, change_feed, acknowledged, servers, clock }, tasks))
+    let tasks = Tasks { _notifications: subscription, _loss_check: loss_check, _monitor: monitor };
+    Ok((Opened { keys, requests, replication, change_feed, acknowledged, servers, notifications, clock }, tasks))
 }
 
 fn unreachable(options: &Options, reason: String) -> OpenError {

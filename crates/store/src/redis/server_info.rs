@@ -6,6 +6,8 @@ use std::collections::{HashMap, HashSet};
 
 use redis::{Cmd, ErrorKind, ParsingError, RedisError, RedisResult, ServerErrorKind, Value};
 
+use toolhub_storage::backend::StoreServer;
+
 use super::{
     Address, Options,
     address::Topology,
@@ -21,16 +23,23 @@ const NEARLY_FULL: f64 = 0.8;
 
 /// The fields of `INFO` of one server.
 #[derive(Clone)]
-pub(super) struct ServerInfo(HashMap<String, String>);
+pub(super) struct ServerInfo {
+    /// Its own address, if the store has several servers.
+    address: Option<String>,
+    fields: HashMap<String, String>,
+}
+
+/// Settings by name, of which `INFO` shows nothing.
+pub(super) type Settings = HashMap<String, String>;
 
 impl ServerInfo {
-    fn of_text(text: &str) -> Self {
+    fn of_text(address: Option<String>, text: &str) -> Self {
         let fields = text.lines().filter_map(|line| line.split_once(':'));
-        Self(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
+        Self { address, fields: fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect() }
     }
 
     pub(super) fn get(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
+        self.fields.get(name).map_or("", String::as_str)
     }
 
     /// A field that is a number; 0 if it is missing.
@@ -47,6 +56,24 @@ impl ServerInfo {
         (limit > 0).then(|| used as f64 / limit as f64)
     }
 
+    /// What operators see of it. `store` is the address of the store.
+    pub(super) fn describe(&self, store: &str, settings: Option<&Settings>) -> StoreServer {
+        let sync = settings.and_then(|settings| settings.get("appendfsync"));
+        StoreServer {
+            address: self.address.clone().unwrap_or_else(|| store.to_owned()),
+            version: self.get("redis_version").to_owned(),
+            is_primary: self.get("role") == "master",
+            replicas: self.number("connected_slaves"),
+            persistence: match sync {
+                _ if self.get("aof_enabled") != "1" => "no aof".to_owned(),
+                Some(sync) => format!("aof {sync}"),
+                None => "aof".to_owned(),
+            },
+            memory: self.number("used_memory"),
+            memory_limit: Some(self.number("maxmemory")).filter(|limit| *limit > 0),
+        }
+    }
+
     pub(super) fn is_in_cluster(&self) -> bool {
         self.get("cluster_enabled") == "1"
     }
@@ -59,12 +86,19 @@ pub(super) async fn read(link: &mut Link) -> RedisResult<Vec<ServerInfo>> {
 
 /// Reads the answer to `INFO`: that of one server, or of each primary of a Cluster.
 pub(super) fn parse(answer: Value) -> Result<Vec<ServerInfo>, ParsingError> {
-    let texts = match answer {
-        Value::Map(servers) => servers.into_iter().map(|(_, text)| text).collect(),
-        Value::Array(servers) => servers.into_iter().filter_map(|server| server.into_sequence().ok()?.pop()).collect(),
-        text => vec![text],
+    let texts: Vec<(Option<Value>, Value)> = match answer {
+        Value::Map(servers) => servers.into_iter().map(|(address, text)| (Some(address), text)).collect(),
+        Value::Array(servers) => {
+            let parts = servers.into_iter().filter_map(|server| server.into_sequence().ok());
+            parts.filter_map(|mut server| server.pop().map(|text| (server.pop(), text))).collect()
+        }
+        text => vec![(None, text)],
     };
-    texts.into_iter().map(|text| Ok(ServerInfo::of_text(&redis::from_redis_value::<String>(text)?))).collect()
+    let read = |(address, text): (Option<Value>, Value)| {
+        let address = address.map(redis::from_redis_value::<String>).transpose()?;
+        Ok(ServerInfo::of_text(address, &redis::from_redis_value::<String>(text)?))
+    };
+    texts.into_iter().map(read).collect()
 }
 
 /// Identifies one life of a server; empty on a Cluster, where each server has its own. Refuses a replica, whose rows may be out of date.
@@ -126,9 +160,9 @@ fn problems(server: &ServerInfo, options: &Options) -> Vec<OpenError> {
     checks.into_iter().flatten().collect()
 }
 
-/// What is worth a warning while the store is open: also what would have been refused when it was opened. `settings` is the answer to
-/// [`settings_command`], if the user is allowed to ask.
-pub(super) fn warnings(servers: &[ServerInfo], settings: Option<Value>, options: &Options) -> Vec<String> {
+/// What is worth a warning while the store is open: also what would have been refused when it was opened. There are `settings` if the user
+/// is allowed to ask for them.
+pub(super) fn warnings(servers: &[ServerInfo], settings: Option<&Settings>, options: &Options) -> Vec<String> {
     let mut warnings = Vec::new();
     for server in servers {
         warnings.extend(problems(server, options).iter().map(ToString::to_string));
@@ -167,9 +201,13 @@ pub(super) fn settings_command() -> Cmd {
     command
 }
 
+/// Reads the answer to [`settings_command`].
+pub(super) fn parse_settings(answer: Value) -> Option<Settings> {
+    redis::from_redis_value(answer).ok()
+}
+
 /// A managed server may forbid to read its settings.
-fn setting_warnings(settings: Option<Value>, address: &Address) -> Vec<String> {
-    let settings = settings.and_then(|answer| redis::from_redis_value::<HashMap<String, String>>(answer).ok());
+fn setting_warnings(settings: Option<&Settings>, address: &Address) -> Vec<String> {
     let Some(settings) = settings else {
         return vec![
             "Redis does not show its settings (CONFIG GET), so it is unknown what survives a power failure".into(),

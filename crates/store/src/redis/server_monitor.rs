@@ -1,6 +1,7 @@
 //! Watches the servers while the store is open: what they keep, how full they are, and their time.
 //!
-//! In: the answers to `INFO`, `CONFIG GET` and `TIME`, every 10 s. Out: warnings, the used part of the memory, a clock that is set right.
+//! In: the answers to `INFO`, `CONFIG GET` and `TIME`, every 10 s. Out: what the servers are, warnings, the used part of the memory, a clock
+//! that is set right.
 
 use std::{
     collections::HashMap,
@@ -15,7 +16,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
 };
-use toolhub_storage::backend::StoreError;
+use toolhub_storage::backend::{StoreError, StoreServer};
 
 use super::{
     Options,
@@ -33,6 +34,7 @@ const DELAYED_SYNC_RETENTION: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub(super) struct ServerState {
     warnings: Mutex<Vec<String>>,
+    list: Mutex<Vec<StoreServer>>,
     /// The used part of `maxmemory` of the fullest server, as the bits of an `f64`; 0 without a limit.
     used_memory: AtomicU64,
 }
@@ -42,13 +44,19 @@ impl ServerState {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The servers as of the last look.
+    pub(super) fn list(&self) -> Vec<StoreServer> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The used part of `maxmemory`, if there is such a limit.
     pub(super) fn used_memory(&self) -> Option<f64> {
         Some(f64::from_bits(self.used_memory.load(Ordering::Relaxed))).filter(|used| *used > 0.0)
     }
 
     /// Logs the warnings that are new.
-    fn set(&self, warnings: Vec<String>, used_memory: f64, address: &str) {
+    fn set(&self, list: Vec<StoreServer>, warnings: Vec<String>, used_memory: f64, address: &str) {
+        *self.list.lock().unwrap_or_else(PoisonError::into_inner) = list;
         self.used_memory.store(used_memory.to_bits(), Ordering::Relaxed);
         let mut known = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         for warning in warnings.iter().filter(|warning| !known.contains(warning)) {
@@ -117,8 +125,8 @@ impl Inspector {
         let servers = servers.map_err(|_| super::answer::unexpected())?.concat();
         // A user may be denied to read settings.
         let settings = self.requests.read(&[Request::Command(server_info::settings_command())]).await;
-        let settings = settings.ok().and_then(|answers| answers.into_iter().next());
-        let mut warnings = server_info::warnings(&servers, settings, &self.options);
+        let settings = settings.ok().and_then(|answers| server_info::parse_settings(answers.into_iter().next()?));
+        let mut warnings = server_info::warnings(&servers, settings.as_ref(), &self.options);
         if self.has_delayed_syncs(&servers) {
             warnings.push(
                 "the disk of Redis is slow: syncs of its append-only file are delayed; acknowledged records may be lost with the process"
@@ -127,7 +135,9 @@ impl Inspector {
         }
         warnings.extend(self.clock.warning());
         let used_memory = servers.iter().filter_map(ServerInfo::used_memory).fold(0.0, f64::max);
-        self.state.set(warnings, used_memory, &self.options.address.to_string());
+        let address = self.options.address.to_string();
+        let list = servers.iter().map(|server| server.describe(&address, settings.as_ref())).collect();
+        self.state.set(list, warnings, used_memory, &address);
         Ok(())
     }
 

@@ -50,12 +50,8 @@ impl CountedHub {
         let proxy = CountingProxy::start(server.port());
         let address = format!("redis://127.0.0.1:{}/0", proxy.port());
         let store = Redis::open(Options::new(Address::parse(&address).unwrap())).unwrap();
-        let tools = [
-            tool("look", look).read_only(),
-            tool("show", show).read_only(),
-            tool("pay", look),
-            tool("add", add),
-        ];
+        let tools =
+            [tool("look", look).read_only(), tool("show", show).read_only(), tool("pay", look), tool("add", add)];
         let hub = ToolHub::builder().shared_store(Arc::new(store)).tools(tools).build().await.unwrap();
         Self { hub, proxy, _server: server }
     }

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use axum::http::Method;
 use serde_json::Value;
 use toolhub::{
     backend::Backend as _,
@@ -91,17 +92,41 @@ fn check_tools(local: &LocalHub) -> Vec<Check> {
     checks.chain(warnings.map(|warning| Check::new("config", CheckStatus::Warn, warning.as_str()))).collect()
 }
 
-/// What the server reports of itself: a clock that has jumped, and damaged stores.
+/// What the server reports of itself: a clock that has jumped, damaged stores, and what it knows of a store that nodes share.
 async fn check_running_server(session: &Session, local: &LocalHub) -> Vec<Check> {
     let url = session.global.server.clone().unwrap_or_else(|| local.url());
     let Ok(remote) = Remote::new(&url, session.global.token.clone(), true) else { return Vec::new() };
-    let response = crate::client::Client::Remote(remote).send(Request::get(["info"])).await;
+    let client = crate::client::Client::Remote(remote);
+    let response = client.send(Request::get(["info"])).await;
     let Some(info) = response.ok().and_then(|response| response.json().ok()) else { return Vec::new() };
     let damage = info["storeDamage"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    check_server_clock(&info["clockJump"])
-        .into_iter()
-        .chain(damage.map(|damage| damaged_store("server store", damage)))
-        .collect()
+    let mut checks: Vec<Check> = check_server_clock(&info["clockJump"]).into_iter().collect();
+    checks.extend(damage.map(|damage| damaged_store("server store", damage)));
+    if let Backend::Redis(_) = local.loaded.config.store.backend {
+        let request = Request::at_root(Method::GET, ["readyz"]).query("verbose", Some(""));
+        let response = client.send(request).await;
+        let text = response.map(|response| String::from_utf8_lossy(&response.body).into_owned()).unwrap_or_default();
+        checks.extend(text.lines().filter_map(check_of_ready_line));
+    }
+    checks
+}
+
+/// What a running server says of a store that it may share with other nodes. Damage and warnings have checks of their own.
+fn check_of_ready_line(line: &str) -> Option<Check> {
+    let (mark, rest) = line.split_at_checked(3)?;
+    let subjects = [
+        "store server ",
+        "store notifications",
+        "store clock",
+        "store degraded: it does not answer",
+        "node",
+        "maintenance ",
+    ];
+    if !subjects.iter().any(|subject| rest.starts_with(subject)) {
+        return None;
+    }
+    let status = if mark == "[+]" { CheckStatus::Pass } else { CheckStatus::Warn };
+    Some(Check::new("nodes", status, rest))
 }
 
 /// Whether the server follows its machine's clock. It does not while the clock has jumped.
@@ -226,7 +251,13 @@ fn check_redis(local: &LocalHub) -> Check {
         Ok(StoreHandle::Redis(store)) if !store.warnings().is_empty() => {
             Check::new("store", CheckStatus::Warn, store.warnings().join("; "))
         }
-        Ok(_) => Check::new("store", CheckStatus::Pass, "the Redis server keeps what it acknowledges"),
+        Ok(StoreHandle::Redis(store)) => {
+            let servers = store.servers().map(|report| report.servers).unwrap_or_default();
+            let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+            let detail = format!("the Redis server keeps what it acknowledges: {}", servers.join("; "));
+            Check::new("store", CheckStatus::Pass, detail)
+        }
+        Ok(_) => Check::new("store", CheckStatus::Pass, "the store can be opened"),
         Err(error) => Check::new("store", CheckStatus::Fail(Exit::Unreachable), error.to_string()),
     }
 }

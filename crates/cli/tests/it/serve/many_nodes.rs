@@ -112,6 +112,16 @@ fn what_is_done_on_one_of_three_nodes_holds_on_the_others() {
     let ready = { ready }.send("GET /readyz?verbose", &format!("authorization: Bearer {}\r\n", nodes.key), "").text;
     assert!(ready.contains("[+]nodes 3 alive") && ready.contains("`store.redis.seal_secret`"), "{ready}");
 
+    assert!(ready.contains("[+]maintenance by node ") && ready.contains("[+]store server redis://"), "{ready}");
+    let metric = |node: usize, name: &str| {
+        let key = format!("authorization: Bearer {}\r\n", nodes.key);
+        let page = HttpConnection::connect(nodes.nodes[node].port).send("GET /metrics", &key, "").text;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        value.unwrap_or_else(|| panic!("{name} is missing: {page}"))
+    };
+    let sum = |name: &str| (0..3).map(|node| metric(node, name)).sum::<u64>();
+    assert_eq!((sum("toolhub_nodes_alive "), sum("toolhub_maintenance_lease ")), (9, 1));
+
     // A tool.
     let tool = json!({"name": "made", "builtin": "calculator"});
     assert_eq!(nodes.send(0, "POST /api/v1/tools", &tool).0, 201);

@@ -81,6 +81,25 @@ fn while_redis_is_away_plain_reads_go_on_and_what_needs_a_record_is_refused() {
     };
     let sum = r#"{"arguments": {"expression": "1+1"}}"#;
     assert_eq!(call("calculator", sum).status, 200);
+    let metrics = || HttpConnection::connect(server.port).send("GET /metrics", "", "").text;
+    let page = metrics();
+    let info = format!("toolhub_store_server_info{{server=\"{}\",version=\"", redis.url());
+    assert!(page.contains(&info) && page.contains(",role=\"primary\",persistence=\"aof always\"} 1\n"), "{page}");
+    for sample in ["toolhub_store_up 1", "toolhub_store_notification_gaps_total 0", "toolhub_nodes_alive 1"] {
+        assert!(page.contains(&format!("\n{sample}\n")), "{sample} is missing: {page}");
+    }
+    let used = format!("toolhub_store_server_memory_bytes{{server=\"{}\"}} ", redis.url());
+    assert!(page.contains(&used) && page.contains("\ntoolhub_store_clock_difference_seconds "), "{page}");
+    // The lease is taken at the first look at the nodes.
+    let ready = || HttpConnection::connect(server.port).send("GET /readyz?verbose", "", "").text;
+    while !ready().contains("[+]maintenance by node ") {
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let (_, text) = run(&folder, &["doctor", "--server", &url]);
+    for line in ["aof always", "store notifications: ", "store clock: ", "nodes 1 alive", "maintenance by node "] {
+        assert!(text.contains(line), "{line} is missing: {text}");
+    }
     redis.kill();
     let refused = call("counter", r#"{"arguments": {}, "threadId": "t"}"#);
     assert!(refused.status == 503 && refused.text.contains("store_unavailable"), "{}", refused.text);
@@ -88,6 +107,7 @@ fn while_redis_is_away_plain_reads_go_on_and_what_needs_a_record_is_refused() {
     assert!(called.status == 200 && called.text.contains("success"), "{}", called.text);
     let ready = HttpConnection::connect(server.port).send("GET /readyz?verbose", "", "");
     assert!(ready.status == 200 && ready.text.contains("[!]store degraded: it does not answer"), "{}", ready.text);
+    assert!(metrics().contains("\ntoolhub_store_up 0\n"), "{}", metrics());
     redis.restart();
     while call("counter", r#"{"arguments": {}, "threadId": "t"}"#).status != 200 {
         std::thread::park_timeout(std::time::Duration::from_millis(50));

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -15,13 +15,17 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use toolhub_storage::backend::{Partition, RowKey, Table};
 
-use super::super::keys::{Bucket, Keys};
+use super::{
+    super::keys::{Bucket, Keys},
+    NotificationState,
+};
 use crate::change_feed::ChangeFeed;
 
 /// The receiver of one connection.
 pub(super) struct Receiver {
     keys: Keys,
     feed: ChangeFeed,
+    state: Arc<NotificationState>,
     channels: Mutex<HashMap<Bucket, Channel>>,
     /// Whether changes are emitted: not before the subscription is complete, nor after another one has replaced it.
     is_active: AtomicBool,
@@ -65,9 +69,9 @@ impl Channel {
 }
 
 impl Receiver {
-    pub(super) fn new(keys: Keys, feed: ChangeFeed) -> Self {
+    pub(super) fn new(keys: Keys, feed: ChangeFeed, state: Arc<NotificationState>) -> Self {
         let (channels, is_active, is_closed) = (Mutex::default(), AtomicBool::new(false), Notify::new());
-        Self { keys, feed, channels, is_active, is_closed }
+        Self { keys, feed, state, channels, is_active, is_closed }
     }
 
     /// From now on changes are emitted.
@@ -91,9 +95,14 @@ impl Receiver {
     /// Whether every message has arrived that had been published at the previous check.
     pub(super) fn has_received(&self, published: &[(Bucket, u64)]) -> bool {
         let mut channels = self.lock();
-        // Each channel must be checked, so not `all`.
-        let missing = published.iter().filter(|(bucket, number)| !channels.entry(*bucket).or_default().check(*number));
-        missing.count() == 0
+        let (mut is_complete, mut lag) = (true, 0);
+        for (bucket, number) in published {
+            let channel = channels.entry(*bucket).or_default();
+            lag += number.saturating_sub(channel.last());
+            is_complete &= channel.check(*number);
+        }
+        self.state.set_lag(lag);
+        is_complete
     }
 
     /// Returns when the connection or one of its subscriptions has ended.
@@ -134,6 +143,7 @@ impl Receiver {
         let number = reader.number()?;
         if self.lock().entry(bucket).or_default().receive(number) {
             tracing::warn!(number, "notifications of Redis were lost; watchers read again");
+            self.state.count_gap();
             self.report_lagged();
         }
         if !self.is_active.load(Ordering::Acquire) {
@@ -187,7 +197,7 @@ mod tests {
     fn receiver() -> (Receiver, Watcher) {
         let feed = ChangeFeed::new();
         let watcher = feed.watch(Table::State);
-        let receiver = Receiver::new(Keys::new("toolhub", 1), feed);
+        let receiver = Receiver::new(Keys::new("toolhub", 1), feed, Arc::default());
         receiver.activate();
         (receiver, watcher)
     }
@@ -216,6 +226,7 @@ mod tests {
             receiver.receive(&message(&receiver, number, id));
         }
         assert_eq!(seen(&mut watcher), ["a", "b", "lagged", "c"]);
+        assert_eq!(receiver.state.gaps(), 1);
     }
 
     #[test]
@@ -234,6 +245,7 @@ mod tests {
         receiver.begin(&[(Bucket(0), 7)]);
         assert!(receiver.has_received(&[(Bucket(0), 7)]));
         assert!(receiver.has_received(&[(Bucket(0), 8)]), "it may be on its way");
+        assert_eq!(receiver.state.lag(), 1);
         receiver.receive(&message(&receiver, 8, "a"));
         assert!(receiver.has_received(&[(Bucket(0), 9)]));
         assert!(!receiver.has_received(&[(Bucket(0), 12)]), "9 has not arrived");

@@ -22,6 +22,13 @@ async fn settings_that_endanger_records_and_a_memory_that_fills_up_are_noticed_w
     let server = RedisServer::start();
     let store = open(options(&server));
     assert_eq!((store.warnings(), store.memory_pressure()), (Vec::new(), None));
+    let report = store.servers().unwrap();
+    let [primary] = &report.servers[..] else { panic!("{report:?}") };
+    let (role, address) = (primary.role(), server.url());
+    assert_eq!((role, &primary.persistence[..], &primary.address), ("primary", "aof always", &address), "{primary}");
+    assert!(primary.memory > 0 && primary.memory_limit.is_none() && primary.version.starts_with(char::is_numeric));
+    // Both have the clock of this machine.
+    assert!(report.clock_difference.abs() < 60.0 && report.notification_gaps == 0, "{report:?}");
     let set = |name: &str, value: &str| assert_eq!(server.cli(&["CONFIG", "SET", name, value]), "OK");
     set("appendonly", "no");
     set("maxmemory-policy", "allkeys-lru");
@@ -33,6 +40,8 @@ async fn settings_that_endanger_records_and_a_memory_that_fills_up_are_noticed_w
     let has = |text: &str| store.warnings().iter().any(|warning| warning.contains(text));
     wait_for(|| has("`appendonly yes`") && has("80 %")).await;
     assert!(store.memory_pressure().is_some_and(|used| used > 0.8), "{:?}", store.memory_pressure());
+    let now = store.servers().unwrap().servers.remove(0);
+    assert!(now.persistence == "no aof" && now.memory_limit > Some(20_000_000), "{now}");
     set("maxmemory", "0");
     set("maxmemory-policy", "noeviction");
     set("appendonly", "yes");
