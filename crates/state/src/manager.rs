@@ -101,6 +101,13 @@ impl StateManager {
         if is_write_behind { WriteDurability::WriteBehind } else { WriteDurability::Durable }
     }
 
+    /// Whether the store of a context acknowledged the batch with this stamp although too few replicas had it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn lacks_replicas(&self, context: &ContextId, stamp: u64) -> bool {
+        self.0.store.store_for(context.state().as_str()).lacks_replicas(stamp)
+    }
+
     /// The context of a state in a thread. Deterministic; the context need not exist. All threads of a tenant share one
     /// context when `session_isolation` is off.
     #[must_use]

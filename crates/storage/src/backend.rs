@@ -133,6 +133,13 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// Whether the store acknowledged the batch with this stamp although fewer replicas than configured had it in time. Known of the last
+    /// few thousand such batches. Makes no request.
+    fn lacks_replicas(&self, stamp: u64) -> bool {
+        let _ = stamp;
+        false
+    }
+
     /// The servers that keep the records, if there are any, as of the last look at them. Makes no request.
     fn servers(&self) -> Option<ServersReport> {
         None

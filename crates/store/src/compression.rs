@@ -131,6 +131,10 @@ impl<B: Backend> Backend for Compressed<B> {
         self.0.memory_pressure()
     }
 
+    fn lacks_replicas(&self, stamp: u64) -> bool {
+        self.0.lacks_replicas(stamp)
+    }
+
     fn servers(&self) -> Option<ServersReport> {
         self.0.servers()
     }

@@ -164,6 +164,10 @@ impl Backend for Redis {
         self.servers.used_memory()
     }
 
+    fn lacks_replicas(&self, stamp: u64) -> bool {
+        self.replication.as_ref().is_some_and(|replication| replication.is_short(stamp))
+    }
+
     fn servers(&self) -> Option<ServersReport> {
         Some(ServersReport {
             servers: self.servers.list(),

@@ -273,6 +273,10 @@ impl Backend for WriteBehind {
         self.shared.inner.memory_pressure()
     }
 
+    fn lacks_replicas(&self, stamp: u64) -> bool {
+        self.shared.inner.lacks_replicas(stamp)
+    }
+
     fn servers(&self) -> Option<ServersReport> {
         self.shared.inner.servers()
     }

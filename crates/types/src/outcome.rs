@@ -68,6 +68,8 @@ pub enum WriteDurability {
     /// It is durable, as far as its store promises.
     #[default]
     Durable,
+    /// It is durable on its server, but fewer replicas than configured had it in time: a fail-over may lose it.
+    Unreplicated,
     /// Write-behind: it will be flushed later, and a crash before that loses it.
     #[serde(rename = "behind")]
     WriteBehind,
@@ -113,7 +115,8 @@ pub struct Outcome {
     /// Whether this is the cached result of an earlier call with the same arguments.
     #[serde(default)]
     pub cached: bool,
-    /// Whether the state that the call committed is durable already; omitted if it is.
+    /// Whether the end of the call and its state are durable already; omitted if they are. The stored outcome does not say `unreplicated`,
+    /// because it is written before the replicas have it.
     #[serde(skip_serializing_if = "WriteDurability::is_durable", default)]
     pub durability: WriteDurability,
     /// The approval that allowed the call.

@@ -118,7 +118,7 @@ async fn commit_end(
     outcome.durability = changed.map(|draft| services.state.durability(&draft.context)).max().unwrap_or_default();
     let commit_plan = CommitPlan::new(engine, envelope, record.as_deref());
     let mut recorded = true;
-    let outcome = match commit_plan.commit_all(&outcome, &mut drafts).await {
+    let mut outcome = match commit_plan.commit_all(&outcome, &mut drafts).await {
         Ok(has_record) => {
             recorded = has_record;
             outcome
@@ -143,6 +143,7 @@ async fn commit_end(
             }
         }
     };
+    outcome.durability = commit_plan.reached(outcome.durability);
     for draft in &drafts.list {
         services.state.clean_up_after_call(&envelope.call.tenant, &draft.context, &envelope.tool.state).await;
     }

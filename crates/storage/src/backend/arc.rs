@@ -63,6 +63,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).memory_pressure()
     }
 
+    fn lacks_replicas(&self, stamp: u64) -> bool {
+        (**self).lacks_replicas(stamp)
+    }
+
     fn servers(&self) -> Option<ServersReport> {
         (**self).servers()
     }

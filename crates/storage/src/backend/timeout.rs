@@ -117,6 +117,10 @@ impl Backend for TimeoutBackend {
         self.store.memory_pressure()
     }
 
+    fn lacks_replicas(&self, stamp: u64) -> bool {
+        self.store.lacks_replicas(stamp)
+    }
+
     fn servers(&self) -> Option<ServersReport> {
         self.store.servers()
     }

@@ -62,14 +62,14 @@ impl TableKeys {
 impl Redis {
     pub(super) async fn commit_batch(&self, batch: Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         check(&batch)?;
-        let text = PartitionText::new(&batch.partition);
+        let (text, stamp) = (PartitionText::new(&batch.partition), batch.stamp);
         let bucket = self.keys.bucket_of(&text.full);
         let call = self.commit_call(&batch, &text, bucket, now);
         let answer = self.requests.commit(call, REPEATED_AT).await?;
         // What cannot be read may be the answer to a commit that was written.
         let (state, result) = read_answer(answer, &batch).map_err(|error| StoreError::Unknown(error.to_string()))?;
         if let (Some(replication), Some(_)) = (&self.replication, state.number) {
-            replication.wait(bucket).await;
+            replication.wait(bucket, stamp).await;
         }
         self.acknowledged.add(bucket, state, text.full).map_err(|LostMeanwhile| {
             StoreError::Unknown("a fail-over of Redis lost the commit before it was acknowledged".into())

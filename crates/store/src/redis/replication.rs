@@ -31,6 +31,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum time between two log lines, and how long the state of the store mentions what too few replicas had.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 const REPORTED: Duration = Duration::from_secs(600);
+/// How many batches that too few replicas had are remembered; those who committed them ask at once.
+const REMEMBERED: usize = 4096;
 
 /// The wait for replicas of an open store.
 pub(super) struct Replication {
@@ -56,6 +58,8 @@ struct Shortfall {
     commits: u64,
     last: Option<Instant>,
     logged: Option<Instant>,
+    /// The stamps of the last ones.
+    stamps: VecDeque<u64>,
 }
 
 impl Replication {
@@ -65,8 +69,9 @@ impl Replication {
         Self { replicas, keys, supervisor, groups, shortfall: Mutex::default() }
     }
 
-    /// Waits until enough replicas have all commits that the bucket's server has executed so far, or until the time is over.
-    pub(super) async fn wait(&self, bucket: Bucket) {
+    /// Waits until enough replicas have all commits that the bucket's server has executed so far, or until the time is over. The stamp is that
+    /// of the batch that waits.
+    pub(super) async fn wait(&self, bucket: Bucket, stamp: u64) {
         let group = &self.groups[bucket.0 % self.groups.len()];
         let (sender, mut done) = oneshot::channel();
         group.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(sender);
@@ -86,7 +91,7 @@ impl Replication {
         };
         drop(lead);
         if !is_replicated {
-            self.report();
+            self.report(stamp);
         }
     }
 
@@ -124,10 +129,19 @@ impl Replication {
         Ok(redis::from_redis_value(replicas)?)
     }
 
-    fn report(&self) {
+    /// Whether fewer replicas had the batch with this stamp in time.
+    pub(super) fn is_short(&self, stamp: u64) -> bool {
+        self.shortfall.lock().unwrap_or_else(PoisonError::into_inner).stamps.contains(&stamp)
+    }
+
+    fn report(&self, stamp: u64) {
         let now = Instant::now();
         let mut shortfall = self.shortfall.lock().unwrap_or_else(PoisonError::into_inner);
         shortfall.commits += 1;
+        shortfall.stamps.push_back(stamp);
+        if shortfall.stamps.len() > REMEMBERED {
+            shortfall.stamps.pop_front();
+        }
         shortfall.last = Some(now);
         if shortfall.logged.is_none_or(|logged| now >= logged + LOG_INTERVAL) {
             shortfall.logged = Some(now);

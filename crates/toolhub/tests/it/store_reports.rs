@@ -6,18 +6,19 @@ use std::sync::{
 };
 
 use toolhub::{
-    BoxFuture, CallQuery,
+    BoxFuture, CallQuery, WriteDurability,
     backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
     clock::{Clock, Timestamp},
     prelude::*,
     testing::{TestClock, scripted},
 };
 
-/// A memory store with a clock of its own, whose server may be nearly full.
+/// A memory store with a clock of its own, whose server may be nearly full or lack replicas.
 #[derive(Default)]
 struct ServerStore {
     memory: Memory,
     is_nearly_full: AtomicBool,
+    lacks_replicas: AtomicBool,
 }
 
 /// A time that no machine has.
@@ -53,6 +54,9 @@ impl Backend for ServerStore {
     fn memory_pressure(&self) -> Option<f64> {
         Some(if self.is_nearly_full.load(Ordering::Relaxed) { 0.9 } else { 0.89 })
     }
+    fn lacks_replicas(&self, _: u64) -> bool {
+        self.lacks_replicas.load(Ordering::Relaxed)
+    }
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         Some(Arc::new(ServerClock))
     }
@@ -85,4 +89,17 @@ async fn while_the_memory_of_the_stores_server_is_short_plain_reads_are_not_reco
     let page = hub.calls(&Tenant::default(), &CallQuery::default()).await.unwrap();
     let tools: Vec<&str> = page.calls.iter().rev().map(|call| call.tool.as_str()).collect();
     assert_eq!(tools, ["write", "read"]);
+}
+
+#[tokio::test]
+async fn the_outcome_says_when_too_few_replicas_had_the_end_of_the_call() {
+    let store: Arc<ServerStore> = Arc::default();
+    let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new());
+    let hub = hub.tools([scripted("read", []).0.read_only(), scripted("write", []).0]).build().await.unwrap();
+    for (is_short, expected) in [(false, WriteDurability::Durable), (true, WriteDurability::Unreplicated)] {
+        store.lacks_replicas.store(is_short, Ordering::Relaxed);
+        assert_eq!(hub.call("write", json!({})).await.durability, expected);
+        // Nothing is committed before it ends.
+        assert_eq!(hub.call("read", json!({})).await.durability, WriteDurability::Durable);
+    }
 }

@@ -98,7 +98,7 @@ pub(crate) struct Redis {
     /// eviction.
     pub(crate) volatile: bool,
     /// How many replicas must have a record before a write is acknowledged. A write waits a second at most; with fewer replicas it is
-    /// acknowledged all the same, with a warning in the log and in `/readyz?verbose`.
+    /// acknowledged all the same, with a warning in the log and in `/readyz?verbose`, and `durability: unreplicated` in the outcome of a call.
     pub(crate) replicas: u16,
 }
 

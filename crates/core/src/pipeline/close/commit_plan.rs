@@ -3,7 +3,10 @@
 //! In: a call, its outcome and the drafts of its states. Out: the committed batch; or why nothing was committed, and
 //! the outcome for the caller in that case. `state` resolves write conflicts of single drafts.
 
-use std::panic::AssertUnwindSafe;
+use std::{
+    panic::AssertUnwindSafe,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use futures_util::FutureExt;
 use serde_json::Value;
@@ -21,7 +24,7 @@ use toolhub_types::{
     effect::Effect,
     error::{CallError, ErrorKind},
     json::CompactJson,
-    outcome::Outcome,
+    outcome::{Outcome, WriteDurability},
 };
 
 /// The call's record and what is needed to commit its end.
@@ -31,6 +34,8 @@ pub(super) struct CommitPlan<'a> {
     record: CallRecord<CompactJson>,
     /// The row version of the opening record, if the call was opened.
     opening_version: Option<RowVersion>,
+    /// Whether something was committed that too few replicas had in time.
+    lacks_replicas: AtomicBool,
 }
 
 /// Why nothing was committed.
@@ -56,7 +61,16 @@ impl<'a> CommitPlan<'a> {
                 CallRecord::opened(&envelope.call, tool, arguments, engine.services.clock.now())
             }
         };
-        Self { engine, envelope, record, opening_version: opened }
+        Self { engine, envelope, record, opening_version: opened, lacks_replicas: AtomicBool::new(false) }
+    }
+
+    /// How durable the end of the call is, if its states are as durable as this.
+    pub(super) fn reached(&self, states: WriteDurability) -> WriteDurability {
+        if self.lacks_replicas.load(Ordering::Relaxed) { states.max(WriteDurability::Unreplicated) } else { states }
+    }
+
+    fn note_replicas(&self, lacks_replicas: bool) {
+        self.lacks_replicas.fetch_or(lacks_replicas, Ordering::Relaxed);
     }
 
     /// Commits the end of the call with its states and its evidence. Another call of the thread may leave evidence
@@ -108,8 +122,12 @@ impl<'a> CommitPlan<'a> {
                 let now = self.engine.services.clock.now();
                 let mut batch = Batch::new(draft.context.partition(tenant));
                 batch.writes = state.draft_writes(tenant, draft, &self.envelope.tool.state, history, now).await?;
+                let stamp = batch.stamp;
                 match state.store_router().commit(batch, now).await {
-                    Ok(_) => break,
+                    Ok(_) => {
+                        self.note_replicas(state.lacks_replicas(&draft.context, stamp));
+                        break;
+                    }
                     Err(StoreError::Conflict { .. }) => match self.rebase_draft(draft).await {
                         // Another state of the tool already contains this execution, so a rerun would apply it twice.
                         Err(CommitError::Rerun) if committed > 0 => return Err(partial_commit_error().into()),
@@ -196,7 +214,10 @@ impl<'a> CommitPlan<'a> {
         let mut batch = Batch::new(self.partition());
         journal.close(&mut batch, &record, self.opening_version, now)?;
         batch.writes.extend(writes);
-        journal.store.commit(batch, now).await.map(|_| ())
+        let stamp = batch.stamp;
+        journal.store.commit(batch, now).await?;
+        self.note_replicas(journal.store.lacks_replicas(stamp));
+        Ok(())
     }
 
     /// Another node has closed the call already, because this node's lease had expired. The outcome in the journal is

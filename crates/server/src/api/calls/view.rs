@@ -65,7 +65,8 @@ pub(crate) struct CallView {
     /// Whether this is the cached result of an earlier call with the same arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     cached: Option<bool>,
-    /// `behind` if the tool's state is written a moment later (write-behind).
+    /// `behind` if the tool's state is written a moment later (write-behind); `unreplicated` if fewer replicas of the store than configured
+    /// (`store.redis.replicas`) had the end of the call in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<WriteDurability>,
     /// From arrival to the first start of the tool.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use toolhub_storage::backend::{Backend, Change, LossReport, StoreError};
+use toolhub_storage::backend::{Backend, Batch, Change, LossReport, StoreError};
 use toolhub_store::{
     Redis,
     redis::{Address, Options},
@@ -14,7 +14,7 @@ use toolhub_store::{
 use toolhub_testkit::{RedisCluster, RedisServer};
 
 use super::fixtures::{open, options};
-use crate::fixtures::{commit, get, put};
+use crate::fixtures::{NOW, commit, get, put, thread};
 
 /// Kills the server and starts it again without its files.
 fn restart_empty(server: &mut RedisServer) {
@@ -186,16 +186,24 @@ async fn a_commit_waits_for_replicas_and_it_is_said_when_too_few_have_it() {
     let started = tokio::time::Instant::now();
     let commits = (0..20).map(|n| {
         let store = store.clone();
-        tokio::spawn(async move { commit(&*store, &format!("t{n}"), vec![put("b", b"1")]).await })
+        tokio::spawn(async move {
+            let batch = Batch { writes: vec![put("b", b"1")], ..Batch::new(thread(&format!("t{n}"))) };
+            let stamp = batch.stamp;
+            store.commit(batch, NOW).await.unwrap();
+            store.lacks_replicas(stamp)
+        })
     });
     for task in commits.collect::<Vec<_>>() {
-        task.await.unwrap().unwrap();
+        assert!(task.await.unwrap(), "each one is told");
     }
     assert!(started.elapsed() < Duration::from_secs(10), "concurrent commits share a wait");
     let problem = store.damage().unwrap();
     assert!(problem.contains("20 commits were acknowledged although fewer than 1 replicas"), "{problem}");
     replica.resume();
-    commit(&*store, "t", vec![put("c", b"1")]).await.unwrap();
+    let batch = Batch { writes: vec![put("c", b"1")], ..Batch::new(thread("t")) };
+    let stamp = batch.stamp;
+    store.commit(batch, NOW).await.unwrap();
+    assert!(!store.lacks_replicas(stamp));
 }
 
 #[tokio::test(flavor = "multi_thread")]
