@@ -100,6 +100,16 @@ impl Nodes {
         self.is_exclusive
     }
 
+    /// The id of this node.
+    pub(crate) fn own_id(&self) -> &SmolStr {
+        &self.own.id
+    }
+
+    /// How long a node may be silent before it is dead.
+    pub(crate) fn timeout(&self) -> Duration {
+        3 * self.interval
+    }
+
     /// How many nodes were alive at the last look, this one included.
     pub(crate) fn alive(&self) -> usize {
         self.lock().alive() + 1

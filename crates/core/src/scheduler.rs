@@ -3,11 +3,12 @@
 //!
 //! In: the subject of the call, the tool's limits, and the time. Out: a slot, a rate permit, or a refusal. Nothing here
 //! knows an outcome; the pipeline calls these parts in its own order and turns a refusal into an error. Only
-//! `shared_rates`, for several nodes, uses the store and its clock.
+//! `shared_rates` and `shared_permits`, for several nodes, use the store and its clock.
 
 mod limiter;
 mod queue;
 mod retry_budget;
+mod shared_permits;
 mod shared_rates;
 mod tool_runtime;
 
@@ -21,6 +22,7 @@ pub(crate) use queue::{
     FairnessKey, Queue, QueueFull, QueueLimit, QueueLimits, RETRY_AFTER, Slot, SlotOrWaiter, SlotWaiter, ToolQueue,
 };
 pub(crate) use retry_budget::RetryBudget;
+pub(crate) use shared_permits::{SharedPermits, run_shared_permits};
 pub(crate) use shared_rates::{SharedPermit, SharedRates, SharedRefusal};
 pub(crate) use tool_runtime::ToolRuntime;
 
@@ -77,6 +79,7 @@ impl Scheduler {
         }
         let runtime = Arc::new(ToolRuntime {
             queue: self.queue.tool_queue(),
+            permit_queue: self.queue.permit_queue(),
             limiter: Limiter::default(),
             retry_budget: RetryBudget::default(),
             meter: Meter::default(),

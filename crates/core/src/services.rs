@@ -8,7 +8,7 @@ use crate::{
     blocking::BlockingPool,
     events::Events,
     extensions::Extensions,
-    scheduler::SharedRates,
+    scheduler::{SharedPermits, SharedRates},
     sealing::Sealer,
     threads::{InstancePool, ThreadActivity},
 };
@@ -36,6 +36,8 @@ pub(crate) struct Services {
     pub(crate) blocking: BlockingPool,
     /// Rate limits of all nodes; `None` if the store has no other user, and each tool's own limiter decides.
     pub(crate) shared_rates: Option<Arc<SharedRates>>,
+    /// Concurrency limits of all nodes; `None` if the store has no other user, and each tool's own queue decides.
+    pub(crate) shared_permits: Option<Arc<SharedPermits>>,
     /// The resources shared with all tools, one value per type.
     pub(crate) resources: Extensions,
     /// Redacts secrets in records, approvals and events.

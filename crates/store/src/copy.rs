@@ -37,7 +37,7 @@ pub enum CopyError {
 
 /// The tables that are copied: all but the leases of running nodes.
 fn tables() -> impl Iterator<Item = Table> {
-    Table::ALL.into_iter().filter(|table| *table != Table::Nodes)
+    Table::ALL.into_iter().filter(|table| !matches!(table, Table::Nodes | Table::Permits))
 }
 
 /// Copies all rows that have not expired. `terms` are the index terms of a row.

@@ -41,8 +41,10 @@ pub struct Policy {
     pub retry: Option<Retry>,
     /// Rate limits; a call must pass all of them.
     pub rate_limits: Option<Vec<RateLimit>>,
-    /// Maximum number of concurrent calls.
+    /// Maximum number of concurrent calls on each node.
     pub max_concurrency: Option<usize>,
+    /// Maximum number of concurrent calls on all nodes together.
+    pub max_concurrency_shared: Option<usize>,
     /// How long a call may wait in the queue.
     pub queue_timeout: Option<Duration>,
     /// TTL of cached results; read-only tools only.
@@ -82,9 +84,12 @@ pub struct Limits {
     /// Rate limits; a call must pass all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rate_limits: Vec<RateLimit>,
-    /// Maximum number of concurrent calls.
+    /// Maximum number of concurrent calls on each node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<usize>,
+    /// Maximum number of concurrent calls on all nodes together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_concurrency_shared: Option<usize>,
     /// How long a call may wait in the queue.
     #[serde(rename = "queueTimeoutMs", with = "crate::millis")]
     #[schemars(with = "u64")]
@@ -115,6 +120,7 @@ impl Default for Limits {
             retry: Retry::default(),
             rate_limits: Vec::new(),
             max_concurrency: None,
+            max_concurrency_shared: None,
             queue_timeout: Duration::from_secs(60),
             cache: None,
             parallel_safe: false,
@@ -137,12 +143,19 @@ impl Limits {
             retry: policy.retry.clone().unwrap_or(self.retry),
             rate_limits: policy.rate_limits.clone().unwrap_or(self.rate_limits),
             max_concurrency: policy.max_concurrency.or(self.max_concurrency),
+            max_concurrency_shared: policy.max_concurrency_shared.or(self.max_concurrency_shared),
             queue_timeout: policy.queue_timeout.unwrap_or(self.queue_timeout),
             cache: policy.cache.or(self.cache),
             parallel_safe: policy.parallel_safe.unwrap_or(self.parallel_safe),
             confirm: policy.confirm.or(self.confirm),
             approval_timeout: policy.approval_timeout.unwrap_or(self.approval_timeout),
         }
+    }
+
+    /// Maximum number of calls that this node may run at once: the smaller of both limits.
+    #[must_use]
+    pub fn concurrency_of_node(&self) -> Option<usize> {
+        self.max_concurrency.into_iter().chain(self.max_concurrency_shared).min()
     }
 
     /// A one-line summary of the settings that can explain how a call ended.
@@ -166,6 +179,10 @@ impl Limits {
         let concurrency =
             |calls| if english { format!("at most {calls} concurrent") } else { format!("最多同时 {calls} 次") };
         parts.extend(self.max_concurrency.map(concurrency));
+        parts.extend(self.max_concurrency_shared.map(|calls| match english {
+            true => format!("at most {calls} concurrent on all nodes together"),
+            false => format!("所有节点合计最多同时 {calls} 次"),
+        }));
         let rate = |limit: &RateLimit| match english {
             true => format!("{} per {:?}", limit.requests, limit.per),
             false => format!("每 {:?} 最多 {} 次", limit.per, limit.requests),

@@ -136,7 +136,7 @@ impl Default for Status {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Scheduler {
-    /// Maximum number of calls running concurrently, over all tools. Default: no limit.
+    /// Maximum number of calls running concurrently on each node, over all tools. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub(crate) max_concurrency: Option<u32>,

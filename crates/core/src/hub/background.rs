@@ -20,6 +20,7 @@ use crate::{
     engine::Engine,
     events, evidence,
     nodes::run_membership,
+    scheduler::run_shared_permits,
     statuses::{OnLoad, Statuses},
     tasks, threads,
 };
@@ -83,6 +84,13 @@ pub(super) async fn start_tasks(
         spawner.spawn("request watch", move || {
             Box::pin(super::requests::watch_requests(take_or_watch(&hub, &mut first, Table::Requests), hub.clone()))
         });
+        if let Some(permits) = services.shared_permits.clone() {
+            let (hub, mut first) = (weak(), Some(services.store.watch(Table::Permits)));
+            spawner.spawn_graceful("shared permits", move |stopped| {
+                let changes = take_or_watch(&hub, &mut first, Table::Permits);
+                Box::pin(run_shared_permits(permits.clone(), changes, stopped))
+            });
+        }
         thread_store.own_removals.start();
         let (hub, mut first) = (weak(), Some(services.store.watch(Table::Threads)));
         spawner.spawn("thread watch", move || {

@@ -70,6 +70,10 @@ pub struct Explanation {
     pub grants: Vec<Grant>,
     /// Effective limits of its calls: timeouts, rate limits, concurrency, retries.
     pub policy: Limits,
+    /// How many nodes share the store now; absent if it has one user. `maxConcurrency`, the queue and connections are those of each node;
+    /// rate limits and `maxConcurrencyShared` hold for all nodes together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
     /// Remaining quotas of the rate limits that all callers share, globally or in this thread.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<RateQuota>,
@@ -147,6 +151,7 @@ impl Explanation {
         lines.push(if chinese { format!("规则：{rules}") } else { format!("Rules: {rules}.") });
         lines.extend(self.grants.iter().map(|grant| grant_text(grant, language)));
         lines.push(if chinese { format!("限制：{policy}") } else { format!("Limits: {policy}.") });
+        lines.extend(self.nodes.map(|nodes| nodes_text(nodes, &self.policy, language)));
         lines.join("\n")
     }
 }
@@ -208,6 +213,7 @@ impl ToolHub {
             grants,
             gate: gate.clone(),
             policy: snapshot.tool.limits.clone(),
+            nodes: (!self.has_exclusive_store()).then(|| self.engine.nodes.alive()),
             rates: self.shared_rate_quotas(&snapshot.tool, tenant, thread.unwrap_or(&unused)),
             reading: snapshot.reading,
             unmet_dependencies: snapshot.unmet_dependencies,
@@ -312,6 +318,27 @@ fn grant_text(grant: &Grant, language: Language) -> String {
         ),
         (_, Language::Chinese) => {
             format!("{granted_by} 已于 {granted_at} 授权（{id}），以下规则无需再确认：{rule}")
+        }
+    }
+}
+
+/// Which limits are those of each node.
+fn nodes_text(nodes: usize, limits: &Limits, language: Language) -> String {
+    let shared = limits.max_concurrency_shared.is_some();
+    match (language, shared) {
+        (Language::English, false) => {
+            format!("Nodes: {nodes}. Concurrency, queue and connections are per node; rate limits are shared.")
+        }
+        (Language::English, true) => {
+            format!(
+                "Nodes: {nodes}. Queue and connections are per node; shared concurrency and rate limits hold for all together."
+            )
+        }
+        (Language::Chinese, false) => {
+            format!("节点：{nodes} 个。并发数、队列和连接按节点计算；速率限制由所有节点共享。")
+        }
+        (Language::Chinese, true) => {
+            format!("节点：{nodes} 个。队列和连接按节点计算；共享并发数和速率限制对所有节点合计。")
         }
     }
 }

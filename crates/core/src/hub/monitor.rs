@@ -121,5 +121,5 @@ impl ToolHub {
 }
 
 fn stats_of(tool: &Tool) -> ToolStats {
-    tool.runtime.meter.stats(tool.definition.name.clone(), tool.runtime.queue.queued(), tool.runtime.stuck.count())
+    tool.runtime.meter.stats(tool.definition.name.clone(), tool.runtime.queued(), tool.runtime.stuck.count())
 }

@@ -7,8 +7,26 @@ use tokio::sync::watch;
 use super::ToolHub;
 use crate::nodes::NodeStatus;
 use toolhub_storage::backend::StoreError;
+use toolhub_types::policy::Limits;
 
 impl ToolHub {
+    /// Warns of tools that may run once per node although they probably must not run beside themselves at all.
+    pub(super) fn warn_of_concurrency_per_node(&self) {
+        let tools = self.tools();
+        let is_single = |limits: &Limits| limits.max_concurrency == Some(1) && limits.max_concurrency_shared.is_none();
+        let mut names: Vec<_> =
+            tools.iter().filter(|tool| is_single(&tool.limits)).map(|tool| tool.definition.name.as_str()).collect();
+        if self.has_exclusive_store() || names.is_empty() {
+            return;
+        }
+        names.sort_unstable();
+        tracing::warn!(
+            tools = %names.join(", "),
+            "`max_concurrency = 1` holds on each node of the shared store; set `max_concurrency_shared = 1` for tools that must not run \
+             beside themselves on any node"
+        );
+    }
+
     /// The nodes that share the store: this one, those that are alive, and those that died in the last ten minutes. On a store
     /// with one user it is this node alone.
     ///

@@ -83,7 +83,7 @@ pub(super) fn admit(services: &Services, allowed: Allowed) -> Result<Placement<'
     }
     let (rate_wait, rate_permit) = reserve_rate(services, &envelope, &envelope.tool.limits.rate_limits)?;
     let waiter = if rate_wait.is_zero() {
-        match acquire_slot(&envelope) {
+        match acquire_slot(services, &envelope) {
             Ok(CallSlotOrWaiter::Run(slot)) => {
                 return Ok(Placement::Ready(Placed { envelope, slot, rate_permit, probe_guard: None }));
             }
@@ -106,7 +106,7 @@ async fn admit_shared(
     if !rate_wait.is_zero() {
         return wait_for_turn(services, envelope, rate_permit, Err(rate_wait)).await;
     }
-    match acquire_slot(&envelope) {
+    match acquire_slot(services, &envelope) {
         Ok(CallSlotOrWaiter::Run(slot)) => Ok(Placed { envelope, slot, rate_permit, probe_guard: None }),
         Ok(CallSlotOrWaiter::Wait(waiter)) => wait_for_turn(services, envelope, rate_permit, Ok(waiter)).await,
         Err(full) => Err(overloaded(&envelope, full)),
@@ -163,7 +163,7 @@ pub(super) async fn reacquire_slot(
     envelope: &CallEnvelope,
     deadline: Instant,
 ) -> Result<CallSlot, CallError> {
-    match acquire_slot(envelope) {
+    match acquire_slot(services, envelope) {
         Ok(CallSlotOrWaiter::Run(slot)) => Ok(slot),
         Ok(CallSlotOrWaiter::Wait(waiter)) => {
             let waited = tokio::time::timeout_at(deadline, wait_for_slot(services, envelope, waiter)).await;
@@ -200,18 +200,31 @@ enum CallSlotOrWaiter {
     Wait(SlotWaiter),
 }
 
-fn acquire_slot(envelope: &CallEnvelope) -> Result<CallSlotOrWaiter, QueueFull> {
+fn acquire_slot(services: &Services, envelope: &CallEnvelope) -> Result<CallSlotOrWaiter, QueueFull> {
     let CallEnvelope { call, tool, .. } = envelope;
-    let limit = tool.limits.max_concurrency;
-    // Most tools have no limit, and their calls do not build a fairness key.
-    if tool.runtime.queue.is_uncontended(limit) {
-        return Ok(CallSlotOrWaiter::Run(CallSlot::Free));
-    }
-    if let Some(slot) = tool.runtime.queue.try_acquire(limit) {
-        return Ok(CallSlotOrWaiter::Run(CallSlot::new(tool, slot)));
-    }
-    let fairness_key = FairnessKey { tenant: call.tenant.clone(), thread: call.thread.clone() };
-    Ok(match tool.runtime.queue.acquire(limit, &fairness_key)? {
+    let limit = tool.limits.concurrency_of_node();
+    let fairness_key = || FairnessKey { tenant: call.tenant.clone(), thread: call.thread.clone() };
+    let acquired = match (tool.limits.max_concurrency_shared, &services.shared_permits) {
+        (Some(shared), Some(permits)) => {
+            let queue = &tool.runtime.permit_queue;
+            let acquired = queue.wait_for_permit(limit.unwrap_or(shared), &fairness_key())?;
+            // After the call is in the queue: a queue without calls is no longer cared for.
+            permits.request(&tool.definition.name, queue, shared);
+            acquired
+        }
+        _ => {
+            let queue = &tool.runtime.queue;
+            // Most tools have no limit, and their calls do not build a fairness key.
+            if queue.is_uncontended(limit) {
+                return Ok(CallSlotOrWaiter::Run(CallSlot::Free));
+            }
+            match queue.try_acquire(limit) {
+                Some(slot) => SlotOrWaiter::Slot(slot),
+                None => queue.acquire(limit, &fairness_key())?,
+            }
+        }
+    };
+    Ok(match acquired {
         SlotOrWaiter::Slot(slot) => CallSlotOrWaiter::Run(CallSlot::new(tool, slot)),
         SlotOrWaiter::Waiter(waiter) => CallSlotOrWaiter::Wait(waiter),
     })
@@ -223,7 +236,7 @@ async fn wait_for_rate(services: &Services, envelope: &CallEnvelope, wait: Durat
     if unless_cancelled(envelope, tokio::time::sleep_until(ready_at)).await.is_none() {
         return Err(CallError::new(ErrorKind::Cancelled));
     }
-    match acquire_slot(envelope) {
+    match acquire_slot(services, envelope) {
         Ok(CallSlotOrWaiter::Run(slot)) => Ok(slot),
         Ok(CallSlotOrWaiter::Wait(waiter)) => wait_for_slot(services, envelope, waiter).await,
         Err(full) => Err(overloaded(envelope, full)),
@@ -237,8 +250,13 @@ async fn wait_for_slot(
     waiter: SlotWaiter,
 ) -> Result<CallSlot, CallError> {
     let deadline = clock::deadline_after(services.clock.instant(), envelope.tool.limits.queue_timeout);
-    match unless_cancelled(envelope, tokio::time::timeout_at(deadline, waiter)).await {
-        Some(Ok(slot)) => Ok(CallSlot::new(&envelope.tool, slot)),
+    match unless_cancelled(envelope, tokio::time::timeout_at(deadline, waiter.slot_or_refusal())).await {
+        Some(Ok(Some(slot))) => Ok(CallSlot::new(&envelope.tool, slot)),
+        Some(Ok(None)) => {
+            let name = &envelope.tool.definition.name;
+            let text = format!("`{name}` has `max_concurrency_shared`, and the store did not answer about its permits");
+            Err(CallError::new(ErrorKind::StoreUnavailable).operator(text))
+        }
         Some(Err(_)) => {
             let time = envelope.tool.limits.queue_timeout;
             let text = format!("no slot became free within {time:?}");

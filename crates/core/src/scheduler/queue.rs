@@ -21,10 +21,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use toolhub_types::ids::{Tenant, ThreadId};
 
+mod permits;
 mod round_robin;
 mod slot;
 #[cfg(test)]
@@ -107,6 +108,8 @@ struct ToolQueueInner {
     running: AtomicUsize,
     /// How many calls wait for this tool. Every release of its slots checks it.
     queued: AtomicUsize,
+    /// For a queue whose calls also need a permit: notified when a call comes or a slot is released; see `permits.rs`.
+    permit_demand: Option<Notify>,
 }
 
 impl Default for QueueLimits {
@@ -131,12 +134,17 @@ impl Queue {
 
     /// The queue of one more tool. It takes no memory in the wait queue until a call waits for it.
     pub(crate) fn tool_queue(&self) -> ToolQueue {
+        self.new_tool_queue(None)
+    }
+
+    fn new_tool_queue(&self, permit_demand: Option<Notify>) -> ToolQueue {
         ToolQueue(Arc::new(ToolQueueInner {
             shared: self.0.clone(),
             key: self.0.next_key.fetch_add(1, SeqCst),
             limit: AtomicUsize::new(usize::MAX),
             running: AtomicUsize::new(0),
             queued: AtomicUsize::new(0),
+            permit_demand,
         }))
     }
 
@@ -227,6 +235,7 @@ impl ToolQueue {
             let handoffs = self.wait_queue().dispatch(self);
             wait_queue::deliver(handoffs);
         }
+        self.notify();
     }
 
     /// Whether a call waits for a slot of this tool, or for a shared one.

@@ -8,6 +8,8 @@ use crate::{blocking::StuckCounter, monitor::Meter, statuses::LastSuccess};
 pub(crate) struct ToolRuntime {
     /// Concurrency slots, and the wait queue for them.
     pub(crate) queue: ToolQueue,
+    /// The same for calls that need a permit shared by all nodes. The policy of a call decides which of both it uses.
+    pub(crate) permit_queue: ToolQueue,
     /// Rate limits.
     pub(crate) limiter: Limiter,
     pub(crate) retry_budget: RetryBudget,
@@ -17,4 +19,11 @@ pub(crate) struct ToolRuntime {
     pub(crate) last_success: LastSuccess,
     /// Blocking functions that still run after their call has ended.
     pub(crate) stuck: StuckCounter,
+}
+
+impl ToolRuntime {
+    /// How many calls wait for a slot.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.queued() + self.permit_queue.queued()
+    }
 }

@@ -57,11 +57,13 @@ pub enum Table {
     Rates,
     /// What one node asks of another: to cancel a call or run, or to accept the result of an external call.
     Requests,
+    /// How many calls of a tool run on each node, for tools whose concurrency all nodes share.
+    Permits,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -85,6 +87,7 @@ impl Table {
         Self::McpSessions,
         Self::Rates,
         Self::Requests,
+        Self::Permits,
     ];
 
     /// The row id of a thread's open run in the table [`Runs`](Self::Runs). There is at most one, and a thread that
@@ -125,6 +128,7 @@ impl Table {
             Self::McpSessions => "mcp_sessions",
             Self::Rates => "rates",
             Self::Requests => "requests",
+            Self::Permits => "permits",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod events;
+mod permits;
 mod requests;
 mod threads;
 

@@ -84,8 +84,12 @@ impl Policy {
     /// All invalid values, joined into one text.
     pub fn check(&self) -> Result<(), String> {
         let rates = self.rate_limits.iter().flatten().filter_map(|limit| limit.check().err());
-        let concurrency = (self.max_concurrency == Some(0))
-            .then(|| "`max_concurrency` is 0, so no call could ever run; use at least 1".to_owned());
+        let limits =
+            [("max_concurrency", self.max_concurrency), ("max_concurrency_shared", self.max_concurrency_shared)];
+        let concurrency = limits
+            .into_iter()
+            .filter(|(_, limit)| *limit == Some(0))
+            .map(|(name, _)| format!("`{name}` is 0, so no call could ever run; use at least 1"));
         let attempts = self
             .retry
             .as_ref()

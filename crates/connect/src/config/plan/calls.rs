@@ -37,6 +37,7 @@ impl CallSettings {
             retry: self.retry.as_ref().map(|settings| retry(settings, &at.key("retry"), diagnostics)),
             rate_limits,
             max_concurrency: self.max_concurrency.map(to_usize),
+            max_concurrency_shared: self.max_concurrency_shared.map(to_usize),
             queue_timeout: self.queue_timeout.map(|time| time.0),
             cache: self.cache.as_ref().map(|cache| cache.ttl.0),
             parallel_safe: self.parallel_safe,

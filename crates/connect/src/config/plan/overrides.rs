@@ -124,6 +124,7 @@ fn merge_policy(own: &Policy, configured: &Policy) -> Policy {
         retry: configured.retry.or_else(|| own.retry.clone()),
         rate_limits: configured.rate_limits.or_else(|| own.rate_limits.clone()),
         max_concurrency: configured.max_concurrency.or(own.max_concurrency),
+        max_concurrency_shared: configured.max_concurrency_shared.or(own.max_concurrency_shared),
         queue_timeout: configured.queue_timeout.or(own.queue_timeout),
         cache: configured.cache.or(own.cache),
         parallel_safe: configured.parallel_safe.or(own.parallel_safe),

@@ -32,10 +32,15 @@ pub struct CallSettings {
     /// Rate limit, or a list of limits that all apply. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimits>,
-    /// Maximum number of concurrent calls per tool. Default: no limit.
+    /// Maximum number of concurrent calls per tool, on each node. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_concurrency: Option<u32>,
+    /// Maximum number of concurrent calls per tool, on all nodes together: for tools that must not run beside themselves on any node.
+    /// Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_concurrency_shared: Option<u32>,
     /// How long a call may wait in the queue. Default: "1m".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<PositiveDuration>,

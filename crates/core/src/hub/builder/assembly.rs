@@ -25,7 +25,7 @@ use crate::{
     nodes::Nodes,
     offers::Offers,
     registry::Registry,
-    scheduler::{Scheduler, SharedRates},
+    scheduler::{Scheduler, SharedPermits, SharedRates},
     sealing::Sealer,
     services::Services,
     source_lists::SourceListTable,
@@ -127,6 +127,8 @@ impl HubBuilder {
         ));
         let shared_rates =
             (!is_exclusive).then(|| Arc::new(SharedRates::new(store.clone(), clock.clone(), nodes.clone())));
+        let shared_permits =
+            (!is_exclusive).then(|| Arc::new(SharedPermits::new(store.clone(), clock.clone(), nodes.clone())));
         let services = Arc::new(Services {
             state,
             write_locks: Arc::default(),
@@ -137,6 +139,7 @@ impl HubBuilder {
             instances,
             thread_activity,
             shared_rates,
+            shared_permits,
             blocking: BlockingPool::new(self.max_blocking_threads.min(tokio::sync::Semaphore::MAX_PERMITS)),
             resources: self.resources,
             redactor,
@@ -180,6 +183,7 @@ impl HubBuilder {
             hub.declare_source(&**source)?;
         }
         hub.register_all(self.tools)?;
+        hub.warn_of_concurrency_per_node();
         hub.engine.started_at.get_or_init(|| hub.now());
         background::start_tasks(&hub.engine, &stopped, self.idle_thread_retention, cleanup).await?;
         self.sources.into_iter().for_each(|source| hub.start_source(source, Owner::Hub));

@@ -64,9 +64,16 @@ impl ToolBuilder {
         self
     }
 
-    /// Maximum number of concurrent calls; others are queued.
+    /// Maximum number of concurrent calls on each node; others are queued.
     pub fn max_concurrency(mut self, calls: usize) -> Self {
         self.policy.max_concurrency = Some(calls);
+        self
+    }
+
+    /// Maximum number of concurrent calls on all nodes together, for a tool that must not run beside itself on any node; others are
+    /// queued. Each call asks the store for a permit, and is refused with `store_unavailable` while the store does not answer.
+    pub fn max_concurrency_shared(mut self, calls: usize) -> Self {
+        self.policy.max_concurrency_shared = Some(calls);
         self
     }
 

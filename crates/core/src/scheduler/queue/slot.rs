@@ -5,6 +5,7 @@
 
 use std::{
     fmt,
+    future::poll_fn,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -51,14 +52,24 @@ impl SlotWaiter {
     pub(super) fn new(queue: ToolQueue, key: FairnessKey, sequence: u64, receiver: Receiver<Slot>) -> Self {
         Self { queue, key, sequence, receiver, served: false }
     }
+
+    /// A slot, or `None` if the waiters of the queue were [refused](ToolQueue::refuse_waiters).
+    pub(crate) async fn slot_or_refusal(mut self) -> Option<Slot> {
+        poll_fn(|cx| self.poll_slot(cx)).await
+    }
+
+    fn poll_slot(&mut self, cx: &mut Context<'_>) -> Poll<Option<Slot>> {
+        let slot = ready!(Pin::new(&mut self.receiver).poll(cx));
+        self.served = true;
+        Poll::Ready(slot.ok())
+    }
 }
 
 impl Future for SlotWaiter {
     type Output = Slot;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Slot> {
-        let slot = ready!(Pin::new(&mut self.receiver).poll(cx));
-        self.served = true;
+        let slot = ready!(self.poll_slot(cx));
         Poll::Ready(slot.expect("the queue keeps a waiter's sender until it sends a slot or the waiter is removed"))
     }
 }
@@ -70,6 +81,7 @@ impl Drop for SlotWaiter {
             // in the channel or about to be; dropping the receiver releases it.
             let sender = self.queue.wait_queue().remove(&self.queue, &self.key, self.sequence);
             drop(sender);
+            self.queue.notify();
         }
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct WaitQueue {
     ready: RoundRobin<u64, ()>,
     /// How many calls of each tenant wait, for all tools.
     queued_by_tenant: BTreeMap<Tenant, usize>,
+    /// Who gets the next slot of a tool queue whose calls also need a permit.
+    reservations: BTreeMap<u64, Sender<Slot>>,
     next_sequence: u64,
 }
 
@@ -131,12 +133,20 @@ impl WaitQueue {
         // Published before the slots are tried, so that a call that releases one after that dispatches again.
         shared.ready_queues.store(self.ready.len(), SeqCst);
         let mut handoffs = Vec::new();
-        while let Some((key, ())) = self.ready.first() {
-            let btree_map::Entry::Occupied(mut waiters) = self.queues.entry(*key) else {
+        while let Some((&key, ())) = self.ready.first() {
+            let btree_map::Entry::Occupied(mut waiters) = self.queues.entry(key) else {
                 self.ready.remove_first();
                 continue;
             };
             let queue = waiters.get().queue.clone();
+            let reservation = match (queue.needs_permits(), self.reservations.entry(key)) {
+                (false, _) => None,
+                (true, btree_map::Entry::Occupied(reservation)) => Some(reservation),
+                (true, btree_map::Entry::Vacant(_)) => {
+                    self.ready.remove_first();
+                    continue;
+                }
+            };
             if !try_increment(&queue.0.running, queue.0.limit.load(SeqCst)) {
                 self.ready.remove_first();
                 continue;
@@ -144,6 +154,12 @@ impl WaitQueue {
             if !shared.limit.is_none_or(|limit| try_increment(&shared.running, limit)) {
                 queue.0.running.fetch_sub(1, SeqCst);
                 break;
+            }
+            if let Some(reservation) = reservation {
+                // The call stays in the queue until there is a permit for it.
+                handoffs.push((reservation.remove(), Slot::new(queue)));
+                self.ready.remove_first();
+                continue;
             }
             let (tenant, sender) = waiters.get_mut().pop_next();
             handoffs.push((sender, Slot::new(queue.clone())));
@@ -157,6 +173,30 @@ impl WaitQueue {
         }
         shared.ready_queues.store(self.ready.len(), SeqCst);
         handoffs
+    }
+
+    /// Sets who gets the next slot of this tool queue, once a call waits for it.
+    pub(super) fn reserve(&mut self, queue: &ToolQueue, sender: Sender<Slot>) -> Vec<Handoff> {
+        self.reservations.insert(queue.0.key, sender);
+        self.dispatch(queue)
+    }
+
+    /// Nobody waits for the next slot of this tool queue any more.
+    pub(super) fn unreserve(&mut self, queue: &ToolQueue) -> Option<Sender<Slot>> {
+        self.reservations.remove(&queue.0.key)
+    }
+
+    /// Removes the waiter of this tool queue whose turn it is.
+    pub(super) fn take_next(&mut self, queue: &ToolQueue) -> Option<Sender<Slot>> {
+        let btree_map::Entry::Occupied(mut waiters) = self.queues.entry(queue.0.key) else { return None };
+        let (tenant, sender) = waiters.get_mut().pop_next();
+        if waiters.get().by_tenant.is_empty() {
+            waiters.remove();
+            self.ready.remove(&queue.0.key);
+            queue.0.shared.ready_queues.store(self.ready.len(), SeqCst);
+        }
+        decrement_queued(queue, &mut self.queued_by_tenant, &tenant);
+        Some(sender)
     }
 }
 
