@@ -80,7 +80,7 @@ impl Driver {
                 Err(error) => error,
             };
             tracing::warn!(%run_id, %error, "run step failed; reloading the run from the store");
-            if matches!(error, StoreError::Refused(_) | StoreError::Damaged { .. }) {
+            if matches!(error, StoreError::Refused(_) | StoreError::Damaged { .. } | StoreError::NewerLayout { .. }) {
                 if self.fatal_error.is_some() {
                     return None;
                 }
@@ -109,7 +109,9 @@ impl Driver {
                     self.checkout.continue_from(checkout);
                     return ReloadResult::Owned;
                 }
-                Ok(Some(_)) | Err(StoreError::Damaged { .. }) => return ReloadResult::NotOwned,
+                Ok(Some(_)) | Err(StoreError::Damaged { .. } | StoreError::NewerLayout { .. }) => {
+                    return ReloadResult::NotOwned;
+                }
                 Ok(None) => return ReloadResult::Ended(Box::new(self.load_ended_record().await)),
                 Err(_) => self.back_off().await,
             }
@@ -129,7 +131,7 @@ impl Driver {
             let now = self.hub.now();
             match self.run_store.run(&self.thread_key.tenant, run, now).await {
                 Ok(Some(record)) => return record,
-                Ok(None) | Err(StoreError::Damaged { .. }) => {
+                Ok(None) | Err(StoreError::Damaged { .. } | StoreError::NewerLayout { .. }) => {
                     return RunRecord {
                         status: RunStatus::Cancelled,
                         ended_at: Some(now),

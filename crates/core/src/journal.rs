@@ -308,11 +308,17 @@ impl Journal {
             }
             loaded => loaded?.pop().flatten(),
         };
-        // Evidence that cannot be read counts as none: the requirements apply again, and the next success replaces it.
-        Ok(row.map_or_else(Default::default, |row| {
-            let evidence = decode(Table::Evidence, &EVIDENCE_ROW_ID, LAYOUT, &row).inspect_err(StoreError::log_skipped);
-            (evidence.map(|(evidence, _)| evidence).unwrap_or_default(), Some(row.version))
-        }))
+        let Some(row) = row else { return Ok(Default::default()) };
+        match decode(Table::Evidence, &EVIDENCE_ROW_ID, LAYOUT, &row) {
+            Ok((evidence, version)) => Ok((evidence, Some(version))),
+            // The next success would overwrite it.
+            Err(newer @ StoreError::NewerLayout { .. }) => Err(newer),
+            // Evidence that cannot be read counts as none: the requirements apply again, and the next success replaces it.
+            Err(error) => {
+                error.log_skipped();
+                Ok((Evidence::default(), Some(row.version)))
+            }
+        }
     }
 
     /// An unconditional change of a thread's evidence that stores no value.

@@ -67,7 +67,7 @@ pub use hub::{
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
 pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};
-pub use nodes::{NodeInfo, NodeState, NodeStatus};
+pub use nodes::{NewerNode, NodeInfo, NodeLayouts, NodeState, NodeStatus};
 pub use offers::{OfferWatch, SharedOffer};
 pub use registration::InstanceGroup;
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};

@@ -5,6 +5,7 @@
 //! dead when its row did not change for the node timeout while this node watched it, by this node's monotonic clock. A row
 //! that was removed is a clean leave: that node is gone at once. On a store with one user nothing is written.
 
+mod compatibility;
 mod maintenance;
 mod record;
 mod sightings;
@@ -20,9 +21,11 @@ use smol_str::SmolStr;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio_util::sync::CancellationToken;
 
+pub use compatibility::NewerNode;
+use compatibility::{RECORD_LAYOUTS, Reported, generation_to_write, newer_node};
 use maintenance::{Lease, is_lease};
 use record::NodeRecord;
-pub use record::{NodeInfo, NodeState, NodeStatus};
+pub use record::{NodeInfo, NodeLayouts, NodeState, NodeStatus};
 use sightings::Sightings;
 
 use crate::events::Events;
@@ -46,7 +49,12 @@ pub(crate) struct Nodes {
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     events: Events,
+    /// This node, as it was at its start.
     own: NodeRecord,
+    /// The digest of its current config.
+    config_digest: Mutex<Option<SmolStr>>,
+    /// Differences to other nodes that were logged.
+    reported: Mutex<Reported>,
     /// Whether this hub is the only user of the store: then every other node is dead.
     is_exclusive: bool,
     /// How often a node renews its row.
@@ -87,12 +95,28 @@ impl Nodes {
             version: SmolStr::new_static(env!("CARGO_PKG_VERSION")),
             config_digest: info.config_digest,
             started_at: clock.now(),
+            layouts: NodeLayouts { read: RECORD_LAYOUTS, written: RECORD_LAYOUTS },
         };
+        let config_digest = Mutex::new(own.config_digest.clone());
         let timeout = timeout.max(MIN_TIMEOUT);
         let interval = timeout / 3;
         let sightings = Mutex::new(Sightings::new(timeout, interval));
-        let (own_row, lease, look_lock, departures) = Default::default();
-        Self { store, clock, events, own, is_exclusive, interval, own_row, sightings, lease, look_lock, departures }
+        let (own_row, lease, look_lock, departures, reported) = Default::default();
+        Self {
+            store,
+            clock,
+            events,
+            own,
+            config_digest,
+            reported,
+            is_exclusive,
+            interval,
+            own_row,
+            sightings,
+            lease,
+            look_lock,
+            departures,
+        }
     }
 
     /// Whether this hub is the only user of the store.
@@ -112,7 +136,26 @@ impl Nodes {
 
     /// How many nodes were alive at the last look, this one included.
     pub(crate) fn alive(&self) -> usize {
-        self.lock().alive() + 1
+        self.lock().alive().count() + 1
+    }
+
+    /// This node as it is now.
+    fn own_record(&self) -> NodeRecord {
+        let config_digest = self.config_digest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let written = generation_to_write(RECORD_LAYOUTS, self.lock().alive().map(|node| node.layouts.read));
+        NodeRecord { config_digest, layouts: NodeLayouts { read: RECORD_LAYOUTS, written }, ..self.own.clone() }
+    }
+
+    /// Announces the digest of the current config.
+    pub(crate) async fn set_config_digest(&self, digest: SmolStr) -> Result<(), StoreError> {
+        *self.config_digest.lock().unwrap_or_else(PoisonError::into_inner) = Some(digest);
+        self.renew().await?;
+        self.look().await
+    }
+
+    /// A living node that writes what this one cannot read, as of the last look.
+    pub(crate) fn newer_node(&self) -> Option<NewerNode> {
+        self.lock().alive().find_map(newer_node)
     }
 
     /// Changes whenever a node has died or left.
@@ -127,7 +170,7 @@ impl Nodes {
             return Ok(());
         }
         let now = self.clock.now();
-        let value = encode(Table::Nodes, &self.own.id, &self.own)?;
+        let value = encode(Table::Nodes, &self.own.id, &self.own_record())?;
         let put = async |expect| {
             // It never expires: a node's clock may jump, and other nodes remove it when it is dead.
             self.write(expect, Change::Put { value: value.clone(), schema: LAYOUT, expires: None }, now).await
@@ -187,13 +230,21 @@ impl Nodes {
             match decode::<NodeRecord>(Table::Nodes, &key.id, LAYOUT, &row) {
                 // The id of the row counts.
                 Ok((record, version)) => Some((NodeRecord { id: key.id, ..record }, version)),
+                // Without it the node would count as gone.
+                Err(StoreError::NewerLayout { .. }) => Some((NodeRecord::unreadable(key.id), row.version)),
                 Err(error) => {
                     error.log_skipped();
                     None
                 }
             }
         });
-        let changes = self.lock().update(others.collect(), at);
+        let (changes, alive) = {
+            let mut sightings = self.lock();
+            let changes = sightings.update(others.collect(), at);
+            (changes, sightings.alive().cloned().collect::<Vec<_>>())
+        };
+        let digest = self.config_digest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner).report(digest.as_ref(), &alive);
         for (record, version) in changes.dead {
             let id = &record.id;
             let write = Write {
@@ -238,7 +289,7 @@ impl Nodes {
         self.look().await?;
         let mut nodes = self.lock().list(self.clock.instant());
         nodes.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
-        nodes.insert(0, self.own.status(NodeState::Alive, Duration::ZERO, true));
+        nodes.insert(0, self.own_record().status(NodeState::Alive, Duration::ZERO, true));
         let maintainer = if self.is_exclusive { Some(self.own.id.clone()) } else { self.maintainer() };
         nodes.iter_mut().for_each(|node| node.is_maintainer = maintainer.as_ref() == Some(&node.id));
         Ok(nodes)

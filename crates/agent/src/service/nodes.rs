@@ -61,8 +61,8 @@ impl AgentService {
             }
             match self.resume_thread(&thread_key).await {
                 Ok(is_driven) => resumed += usize::from(is_driven),
-                // A damaged run must not keep the others from resuming.
-                Err(error @ StoreError::Damaged { .. }) => {
+                // A run that cannot be read must not keep the others from resuming.
+                Err(error @ (StoreError::Damaged { .. } | StoreError::NewerLayout { .. })) => {
                     tracing::warn!(thread = %thread_key.thread, %error, "open run is unreadable; skipping it");
                 }
                 Err(error) => return Err(error),

@@ -24,11 +24,12 @@ pub(crate) struct NodesArgs {
 /// So much of a digest or an id tells two apart.
 const SHORT_DIGEST: usize = 8;
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Column::new("NAME"),
     Column::new("STATE"),
     Column::new("LAST SEEN"),
     Column::new("VERSION").drop_order(2),
+    Column::new("LAYOUTS").drop_order(5),
     Column::new("CONFIG").drop_order(3),
     Column::new("STARTED").drop_order(4),
     Column::new("ADDRESS").drop_order(1),
@@ -56,6 +57,7 @@ pub(crate) async fn run(session: &Session, args: &NodesArgs) -> Result<Exit, Fai
                 format!("{} s ago", node["sinceRenewalMs"].as_u64().unwrap_or(0) / 1000)
             },
             pointer_text(node, "/version"),
+            layouts_text(&node["layouts"]),
             pointer_text(node, "/configDigest").chars().take(SHORT_DIGEST).collect(),
             format_ago(&pointer_text(node, "/startedAt"), now),
             pointer_text(node, "/address"),
@@ -72,4 +74,13 @@ pub(crate) async fn run(session: &Session, args: &NodesArgs) -> Result<Exit, Fai
 fn has_different_configs(nodes: &[Value]) -> bool {
     let alive = nodes.iter().filter(|node| node["state"] == "alive");
     alive.filter_map(|node| node["configDigest"].as_str()).collect::<BTreeSet<_>>().len() > 1
+}
+
+/// The newest generation of record layouts that a node reads, and the one that it writes if that is another.
+fn layouts_text(layouts: &Value) -> String {
+    match (layouts["read"].as_u64(), layouts["written"].as_u64()) {
+        (Some(read), Some(written)) if read != written => format!("{read} (writes {written})"),
+        (Some(read), _) => read.to_string(),
+        (None, _) => String::new(),
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) fn node_info(loaded: &LoadedConfig) -> NodeInfo {
 }
 
 /// A digest of what nodes should have in common. Secrets are masked.
-fn config_digest(loaded: &LoadedConfig) -> String {
+pub(crate) fn config_digest(loaded: &LoadedConfig) -> String {
     let mut values = masked_values(loaded);
     for (section, keys) in OF_ONE_NODE {
         match (keys, values.get_mut(section).and_then(Value::as_object_mut)) {

@@ -13,7 +13,10 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::{runtime::Handle, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
-use super::recovery::{self, Recovery};
+use super::{
+    builder::BuildError,
+    recovery::{self, Recovery},
+};
 use crate::{
     approvals::Approvals,
     batched_records::write_batched,
@@ -40,7 +43,7 @@ pub(super) async fn start_tasks(
     stopped: &CancellationToken,
     idle_threads: Option<Duration>,
     cleanup: Option<Duration>,
-) -> Result<(), StoreError> {
+) -> Result<(), BuildError> {
     let Engine { services, journal, nodes, statuses, approvals, thread_store, .. } = &**engine;
     // Watch before reading, so that no change is lost in between.
     let changes = services.store.watch(Table::Statuses);
@@ -57,6 +60,10 @@ pub(super) async fn start_tasks(
     // Before the first call: the calls of a node without a row are taken over.
     nodes.renew().await?;
     nodes.look().await?;
+    if let Some(newer) = nodes.newer_node() {
+        nodes.leave().await;
+        return Err(newer.into());
+    }
     let spawner = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
     if let Some(log) = engine.event_log.clone() {

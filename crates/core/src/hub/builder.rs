@@ -15,7 +15,7 @@ use crate::{
     execution::Executor,
     extensions::Extensions,
     hooks::Hook,
-    nodes::{self, NodeInfo},
+    nodes::{self, NewerNode, NodeInfo},
     registry::{RegistryError, ToolBuilder, join_lines},
     runaway::RunLimits,
     scheduler::QueueLimits,
@@ -83,6 +83,9 @@ pub enum BuildError {
     /// The store does not answer, or a record cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Another node of the store writes records that this version cannot read.
+    #[error(transparent)]
+    NewerNode(#[from] NewerNode),
     /// Policies, rules or settings are invalid; all problems are listed.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Policy(Vec<PolicyError>),

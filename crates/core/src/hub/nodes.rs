@@ -2,6 +2,7 @@
 //!
 //! In: nothing, or the id of a node. Out: what this node knows of the others. `nodes.rs` beside the hub keeps it up to date.
 
+use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use super::ToolHub;
@@ -34,6 +35,14 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn nodes(&self) -> Result<Vec<NodeStatus>, StoreError> {
         self.engine.nodes.list().await
+    }
+
+    /// Tells the other nodes the digest of this node's current configuration, after a reload.
+    ///
+    /// # Errors
+    /// When the store does not answer. The digest is announced with the next renewal of the node's row then.
+    pub async fn announce_config(&self, digest: impl Into<SmolStr>) -> Result<(), StoreError> {
+        self.engine.nodes.set_config_digest(digest.into()).await
     }
 
     /// The id of this node, unique among all that ever used the store.

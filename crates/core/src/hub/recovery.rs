@@ -23,7 +23,7 @@ use super::requests;
 use crate::{
     engine::Engine,
     execution::{EvidenceDemand, Tool},
-    journal::{Journal, OpenCall},
+    journal::{self, Journal, OpenCall},
     pipeline,
     sealing::UnsealError,
 };
@@ -142,7 +142,9 @@ impl Recovery {
             let mut closing = FuturesUnordered::new();
             for (key, row) in &page.rows {
                 let Some(mut open) = self.read(&key.id, row) else {
-                    if services.clock.now().since(row.created) > journal.max_retention() {
+                    // One of a newer version is left to the nodes that read it.
+                    let is_newer = row.schema > journal::LAYOUT;
+                    if !is_newer && services.clock.now().since(row.created) > journal.max_retention() {
                         remove_unreadable(engine, key, row).await;
                     }
                     continue;
@@ -284,5 +286,11 @@ async fn close_call(
         Err(error) => tracing::warn!(%error, call = %outcome.id, "could not close an interrupted call"),
     }
     // A permanent store error is not retried until something else triggers a scan.
-    (outcome.id, matches!(closed, Ok(_) | Err(StoreError::Refused(_) | StoreError::Damaged { .. })))
+    (
+        outcome.id,
+        matches!(
+            closed,
+            Ok(_) | Err(StoreError::Refused(_) | StoreError::Damaged { .. } | StoreError::NewerLayout { .. })
+        ),
+    )
 }

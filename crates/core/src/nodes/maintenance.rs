@@ -35,6 +35,11 @@ impl Nodes {
 
     /// Takes note of the lease's row, and takes the lease if its holder is gone.
     pub(super) async fn update_lease(&self, row: Option<&Row>, now: Timestamp) {
+        if row.is_some_and(|row| row.schema > LAYOUT) {
+            // A node of a newer version holds it, in a layout that this one does not know.
+            *self.lock_lease() = None;
+            return;
+        }
         let found = row.and_then(|row| {
             let read = decode::<Lease>(Table::Nodes, &ROW_ID, LAYOUT, row).inspect_err(StoreError::log_skipped);
             read.ok().map(|(lease, version)| Lease { version: Some(version), ..lease })

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
+use super::compatibility::RECORD_LAYOUTS;
 use toolhub_types::timestamp::Timestamp;
 
 /// What a program says of the node it runs, for [`HubBuilder::node`](crate::HubBuilder::node).
@@ -48,6 +49,24 @@ pub(super) struct NodeRecord {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) config_digest: Option<SmolStr>,
     pub(super) started_at: Timestamp,
+    #[serde(default)]
+    pub(super) layouts: NodeLayouts,
+}
+
+/// Generations of the layouts of all records; see `compatibility.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeLayouts {
+    /// The newest generation that the node reads.
+    pub read: u32,
+    /// The generation that it writes: the older one until every living node reads the newer one.
+    pub written: u32,
+}
+
+impl Default for NodeLayouts {
+    /// Of a node that announces none.
+    fn default() -> Self {
+        Self { read: 1, written: 1 }
+    }
 }
 
 /// Whether a node is alive.
@@ -81,6 +100,8 @@ pub struct NodeStatus {
     pub config_digest: Option<SmolStr>,
     /// When it started, by its own clock.
     pub started_at: Timestamp,
+    /// Which layouts of records it reads and writes.
+    pub layouts: NodeLayouts,
     /// Whether it is alive.
     pub state: NodeState,
     /// How long ago this node noticed its last renewal.
@@ -94,8 +115,21 @@ pub struct NodeStatus {
 }
 
 impl NodeRecord {
+    /// A node whose row has a layout that this version does not know: it is alive as long as the row changes.
+    pub(super) fn unreadable(id: SmolStr) -> Self {
+        Self {
+            name: id.clone(),
+            id,
+            address: None,
+            version: SmolStr::new_static("newer"),
+            config_digest: None,
+            started_at: Timestamp::default(),
+            layouts: NodeLayouts { read: RECORD_LAYOUTS + 1, written: RECORD_LAYOUTS + 1 },
+        }
+    }
+
     pub(super) fn status(&self, state: NodeState, since_renewal: Duration, is_self: bool) -> NodeStatus {
-        let Self { id, name, address, version, config_digest, started_at } = self.clone();
+        let Self { id, name, address, version, config_digest, started_at, layouts } = self.clone();
         let is_maintainer = false;
         NodeStatus {
             id,
@@ -104,6 +138,7 @@ impl NodeRecord {
             version,
             config_digest,
             started_at,
+            layouts,
             state,
             since_renewal,
             is_self,

@@ -87,9 +87,9 @@ impl Sightings {
         self.nodes.get(id).is_some_and(|seen| seen.silent < self.timeout)
     }
 
-    /// How many other nodes were alive at the last look.
-    pub(super) fn alive(&self) -> usize {
-        self.nodes.values().filter(|seen| seen.silent < self.timeout).count()
+    /// The other nodes that were alive at the last look.
+    pub(super) fn alive(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.nodes.values().filter(|seen| seen.silent < self.timeout).map(|seen| &seen.record)
     }
 
     /// All nodes, and those that died lately.
@@ -117,6 +117,7 @@ mod tests {
             version: "1".into(),
             config_digest: None,
             started_at: Timestamp::default(),
+            layouts: super::super::record::NodeLayouts::default(),
         };
         let version = version.map(|number| (record("n1"), RowVersion { number, stamp: number }));
         version.into_iter().collect()

@@ -50,6 +50,11 @@ pub(crate) fn row_key(owner: &ThreadKey) -> RowKey {
     RowKey { partition, table: Table::Threads, id: owner.thread.clone().into() }
 }
 
+/// Whether a newer version of Toolhub wrote the row. It is left as it is.
+pub(super) fn is_newer(row: &Row) -> bool {
+    row.schema > LAYOUT
+}
+
 /// Decodes a record. One that cannot be read still yields the times of its row.
 pub(super) fn read(id: &SmolStr, row: &Row) -> Record {
     let record = decode(Table::Threads, id, LAYOUT, row).inspect_err(StoreError::log_skipped);

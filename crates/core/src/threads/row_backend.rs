@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 
 use super::{
     ThreadActivity,
-    record::{Record, merge_activity, read, row_key},
+    record::{Record, is_newer, merge_activity, read, row_key},
 };
 use toolhub_state::ThreadRows;
 use toolhub_storage::backend::{
@@ -80,6 +80,9 @@ impl ThreadRowBackend {
                 Err(StoreError::Damaged { .. }) => break,
                 loaded => loaded?.pop().flatten(),
             };
+            if row.as_ref().is_some_and(is_newer) {
+                break;
+            }
             let (expect, entry) =
                 (row.as_ref().map_or(Expect::Absent, |row| Expect::Same(row.version)), self.activity.get(owner));
             let stored = row.map(|row| read(&keys[0].id, &row));

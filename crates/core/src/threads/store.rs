@@ -18,7 +18,7 @@ use super::{
     ThreadActivity,
     activity::{FORGET_AFTER, FlushScope, ThreadEntry},
     own_removals::OwnRemovals,
-    record::{Record, merge_activity, read, row_key},
+    record::{Record, is_newer, merge_activity, read, row_key},
 };
 use toolhub_storage::{
     backend::{
@@ -242,6 +242,10 @@ impl ThreadStore {
         row: Option<Row>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
+        if row.as_ref().is_some_and(is_newer) {
+            self.activity.mark_stored(owner, entry);
+            return Ok(());
+        }
         let expect = row.as_ref().map_or(Expect::Absent, |row| Expect::Same(row.version));
         let stored = row.map(|row| read(&owner.thread.clone().into(), &row));
         let Some(record) = merge_activity(stored, Some(entry)) else { return Ok(()) };

@@ -163,11 +163,18 @@ async fn describe_nodes(app: &App) -> String {
         Some(node) => format!("[+]maintenance by node {}\n", node.name),
         None => "[!]maintenance degraded: no node holds its lease; one takes it in a moment\n".into(),
     };
+    let readable = alive.iter().find(|node| node.is_self).map_or(u32::MAX, |node| node.layouts.read);
+    for node in alive.iter().filter(|node| node.layouts.written > readable) {
+        text += &format!(
+            "[!]node {} degraded: it writes records that this version cannot read; update this one\n",
+            node.name
+        );
+    }
     for node in dead {
         text += &format!("[!]node {} dead\n", node.name);
     }
     if configs.len() > 1 {
-        text += "[!]nodes degraded: they were started with different configs; see `toolhub nodes`\n";
+        text += "[!]nodes degraded: they have different configs; see `toolhub nodes`\n";
     }
     text
 }

@@ -36,6 +36,21 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A stored record was written by a newer version of Toolhub, in a layout that this one does not know. The record is not damaged.
+    #[error(
+        "the stored {table} record `{id}` has layout {found}, and this version of Toolhub reads layouts up to {known}: \
+         a newer version wrote it; update this one"
+    )]
+    NewerLayout {
+        /// The table of the record.
+        table: Table,
+        /// Its id.
+        id: SmolStr,
+        /// Its layout.
+        found: u32,
+        /// The newest layout of such records that this version reads.
+        known: u32,
+    },
     /// The store is unavailable; nothing was written.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
@@ -54,13 +69,20 @@ impl StoreError {
 
     /// A record whose layout version this build does not know.
     pub fn unknown_layout(table: Table, id: SmolStr, found: u32, known: u32) -> Self {
+        if found > known {
+            return Self::NewerLayout { table, id, found, known };
+        }
         Self::Damaged { table, id, reason: format!("it has layout {found}, this version supports {known}") }
     }
 
-    /// Logs that a damaged record was skipped, for callers that cannot return the error.
+    /// Logs that a record was skipped because it cannot be read, for callers that cannot return the error.
     pub fn log_skipped(&self) {
-        if let Self::Damaged { table, id, reason } = self {
-            tracing::warn!(%table, %id, %reason, "skipping unreadable stored record");
+        match self {
+            Self::Damaged { table, id, reason } => {
+                tracing::warn!(%table, %id, %reason, "skipping unreadable stored record");
+            }
+            Self::NewerLayout { .. } => tracing::warn!(error = %self, "skipping a record of a newer version"),
+            _ => {}
         }
     }
 }
@@ -73,8 +95,26 @@ impl From<StoreError> for CallError {
             StoreError::Damaged { table: Table::State, .. } => ErrorKind::StateUnreadable,
             StoreError::Conflict { .. } | StoreError::Damaged { .. } => ErrorKind::Internal,
             StoreError::Refused(_) | StoreError::OtherRows => ErrorKind::Internal,
-            StoreError::Unavailable(_) | StoreError::Unknown(_) => ErrorKind::StoreUnavailable,
+            // A node of the newer version can answer.
+            StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::NewerLayout { .. } => {
+                ErrorKind::StoreUnavailable
+            }
         };
         Self::new(kind).operator(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_layout_is_an_error_of_its_own_and_an_unknown_older_one_is_damage() {
+        let error = |found, known| StoreError::unknown_layout(Table::Claims, "k".into(), found, known);
+        let newer = error(3, 2);
+        assert_eq!(newer, StoreError::NewerLayout { table: Table::Claims, id: "k".into(), found: 3, known: 2 });
+        assert!(newer.to_string().contains("reads layouts up to 2"), "{newer}");
+        assert_eq!(CallError::from(newer).kind, ErrorKind::StoreUnavailable);
+        assert!(matches!(error(0, 2), StoreError::Damaged { .. }));
     }
 }

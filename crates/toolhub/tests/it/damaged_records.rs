@@ -36,8 +36,9 @@ async fn one_damaged_record_stops_nobody_is_logged_and_can_be_replaced() {
     let flaky = format!(
         "WARN message={skipping} table=statuses id=flaky reason=it does not have the expected structure (line 1, column 21)"
     );
-    let later =
-        format!("WARN message={skipping} table=statuses id=later reason=it has layout 2, this version supports 1");
+    let later = "WARN message=skipping a record of a newer version error=the stored statuses record `later` has layout 2, and this version \
+                 of Toolhub reads layouts up to 1: a newer version wrote it; update this one"
+        .to_owned();
     assert_eq!(lines(), [flaky.clone(), later]);
 
     let (tenant, id) = (Tenant::default(), ThreadId::new("t1").unwrap());

@@ -5,6 +5,7 @@ mod events;
 mod permits;
 mod requests;
 mod threads;
+mod upgrades;
 
 use std::{
     sync::{Arc, atomic::Ordering},

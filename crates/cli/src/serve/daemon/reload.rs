@@ -76,6 +76,9 @@ impl Daemon {
             agents::define(&self.agents, plans);
         }
         self.hub.emit_config_reloaded(&changed, plan.needs_restart.clone());
+        if let Err(error) = self.hub.announce_config(config::config_digest(&next)).await {
+            tracing::debug!(%error, "digest of the new config not announced yet");
+        }
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.reloaded.notify_waiters();
         Ok(ReloadReport {

@@ -236,7 +236,7 @@ async fn remove_claim(
     let now = engine.services.clock.now();
     let removal = match engine.journal.find_claim(tenant, tool, key, now).await {
         // What is left of it expires.
-        Err(StoreError::Damaged { .. }) => return Ok(()),
+        Err(StoreError::Damaged { .. } | StoreError::NewerLayout { .. }) => return Ok(()),
         found => found?,
     };
     let Some((_, version)) = removal.filter(|(claim, _)| claim.call == call) else { return Ok(()) };
