@@ -49,12 +49,13 @@ impl ToolHub {
         view.hand_out(self.find_usable_shared(view), || self.engine.offers.shared.next_revision())
     }
 
-    /// Announces changes of all watched views; returns when to check again even if nothing changes until then.
-    pub(super) fn announce_shared_offers(&self) -> Option<Instant> {
+    /// Announces changes of all watched views; returns when to check again even if nothing changes until then. `changed_at`: when
+    /// availability changed last.
+    pub(super) fn announce_shared_offers(&self, changed_at: Instant) -> Option<Instant> {
         let shared = &self.engine.offers.shared;
         let (now, delay) = (self.engine.services.clock.instant(), self.engine.statuses.settings().rebind_delay);
         let announce = |view: Arc<SharedView>| {
-            view.announce(self.find_usable_shared(&view), || shared.next_revision(), now, delay)
+            view.announce(self.find_usable_shared(&view), || shared.next_revision(), (changed_at, now), delay)
         };
         shared.held().into_iter().filter_map(announce).min()
     }

@@ -11,17 +11,18 @@ pub(crate) struct RemovalDelay(BTreeMap<ToolName, Option<Instant>>);
 
 impl RemovalDelay {
     /// Of the tools that are unavailable now, sorted by name, those that have been so for `delay`; and when the next of the others
-    /// will have been. A tool that is available in between starts anew.
+    /// will have been. A tool that is available in between starts anew. `changed_at`: when availability changed last, so that a tool
+    /// that is newly unavailable has been so since then at the latest.
     pub(crate) fn due(
         &mut self,
         mut removed: Vec<ToolName>,
-        now: Instant,
+        (changed_at, now): (Instant, Instant),
         delay: Duration,
     ) -> (Vec<ToolName>, Option<Instant>) {
         self.0.retain(|tool, _| removed.binary_search(tool).is_ok());
         let mut next: Option<Instant> = None;
         removed.retain(|tool| {
-            let since = self.0.entry(tool.clone()).or_insert(Some(now));
+            let since = self.0.entry(tool.clone()).or_insert(Some(changed_at.min(now)));
             let due = since.map(|since| clock::deadline_after(since, delay)).filter(|due| *due > now);
             match due {
                 Some(due) => next = Some(next.map_or(due, |next| next.min(due))),

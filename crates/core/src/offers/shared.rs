@@ -224,19 +224,19 @@ impl SharedView {
     }
 
     /// Announces a change: a tool that a list lacks at once, a tool that is not usable any more after `delay`. Returns when to
-    /// look again.
+    /// look again. `times`: of the last change of availability, and now.
     pub(crate) fn announce(
         &self,
         usable: Vec<Arc<Tool>>,
         next_revision: impl FnOnce() -> u64,
-        now: Instant,
+        times: (Instant, Instant),
         delay: Duration,
     ) -> Option<Instant> {
         let mut state = self.lock();
         let list = state.update(usable, next_revision);
         let ViewState { handed_out, last_handed_out, removal_delay, .. } = &mut *state;
         let removed = handed_out.in_any.iter().filter(|name| list.get(name).is_none()).cloned().collect();
-        let (due, next) = removal_delay.due(removed, now, delay);
+        let (due, next) = removal_delay.due(removed, times, delay);
         if due.is_empty() && !handed_out.lacks_one_of(&list) {
             return next;
         }

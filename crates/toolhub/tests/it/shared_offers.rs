@@ -100,6 +100,22 @@ async fn additions_are_heard_at_once_and_removals_if_they_last() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_delay_of_a_removal_begins_when_the_tool_is_withheld() {
+    let hub = hub([plain("a"), plain("b")]).await;
+    let mut watch = hub.watch_shared_offer(&Toolset::all());
+    assert!(!hears_within(&mut watch, 60).await);
+    // After this nothing is checked for a second.
+    hub.register(plain("c")).unwrap();
+    assert!(hears_within(&mut watch, 1).await);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let withheld = tokio::time::Instant::now();
+    set(&hub, "a", ToolStatus::Maintenance).await;
+    assert!(watch.changed().await);
+    let delay = withheld.elapsed().as_millis();
+    assert!((10_000..10_100).contains(&delay), "{delay} ms");
+}
+
+#[tokio::test(start_paused = true)]
 async fn removals_are_heard_soon_after_a_short_rebind_delay() {
     let delay = Duration::from_millis(200);
     let settings = StatusSettings { rebind_delay: delay, ..StatusSettings::default() };
