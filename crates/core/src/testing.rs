@@ -11,4 +11,4 @@ pub use assert::AssertOutcome;
 pub use recorder::EventRecorder;
 pub use scripted::{ScriptStep, ScriptedTool, scripted};
 pub use source::{TestSource, TestSourceControl};
-pub use toolhub_storage::testing::{ObservedStore, StoreUse, TestClock, contract};
+pub use toolhub_storage::testing::{ObservedStore, StoreUse, TestClock, contract, history};

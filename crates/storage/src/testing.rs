@@ -1,9 +1,11 @@
-//! Test support for stores and the code above them: a controllable clock, an observed store, and the contract tests of `Backend`.
+//! Test support for stores and the code above them: a controllable clock, an observed store, the contract tests of
+//! `Backend`, and a checker of what clients of a store saw.
 //!
 //! Compiled only with the feature `testing`.
 
 mod clock;
 pub mod contract;
+pub mod history;
 mod observed_store;
 
 pub use clock::TestClock;
