@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use toolhub_storage::backend::{Backend, StoreError};
+use toolhub_storage::{
+    backend::{Backend, StoreError},
+    testing::history::History,
+};
 use toolhub_store::redis::{Address, Options};
 use toolhub_testkit::RedisServer;
 
@@ -95,8 +98,8 @@ async fn a_batch_whose_answer_was_lost_happens_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_increment_is_lost_or_applied_twice_while_connections_are_cut() {
     let server = RedisServer::start();
-    let proxy = Arc::new(Proxy::start(server.port()));
-    let store = open(proxy.options());
+    let (proxy, history) = (Arc::new(Proxy::start(server.port())), History::new());
+    let store = history.record(open(proxy.options()));
     commit(&*store, "t", vec![put("n", b"0")]).await.unwrap();
     let adding = (0..8).map(|_| {
         let (store, proxy) = (store.clone(), proxy.clone());
@@ -123,6 +126,7 @@ async fn no_increment_is_lost_or_applied_twice_while_connections_are_cut() {
     }
     let row = get(&*store, "t", "n").await.unwrap().unwrap();
     assert_eq!((&*row.value, row.version.number), (&b"120"[..], 121));
+    history.assert_promises_kept();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,20 +1,30 @@
 //! Several nodes use one store at the same time.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::StreamExt;
-use toolhub_storage::backend::{Backend, Expect, StoreError, Table, WatchEvent};
+use toolhub_storage::{
+    backend::{Backend, Batch, Change, Expect, RowKey, Scan, Scope, StoreError, Table, WatchEvent},
+    testing::history::{History, RecordedStore, Request},
+};
 use toolhub_store::{
     Redis,
     redis::{Address, Options},
 };
-use toolhub_testkit::{RedisCluster, RedisServer};
+use toolhub_testkit::{RedisCluster, RedisServer, soak};
 
 use super::fixtures::{open, options};
-use crate::fixtures::{commit, get, put};
+use crate::fixtures::{NOW, commit, get, put, thread};
 
 /// Adds 1 to a row `times` times by compare-and-set, whatever happens to the server. Returns the versions that it wrote.
-async fn add(store: Arc<Redis>, task: usize, times: usize) -> Vec<u64> {
+async fn add(store: Arc<RecordedStore>, task: usize, times: usize) -> Vec<u64> {
     let (mut versions, entry) = (Vec::new(), |n: usize| format!("{task}-{n};").into_bytes());
     while versions.len() < times {
         let Ok(row) = get(&*store, "t", "n").await else { continue };
@@ -36,9 +46,11 @@ async fn add(store: Arc<Redis>, task: usize, times: usize) -> Vec<u64> {
     versions
 }
 
-/// Eight tasks on each node add to one row. Nothing is lost or happens twice.
-async fn check_additions(nodes: &[Arc<Redis>], disturb: impl AsyncFnOnce()) {
+/// Eight tasks on each node add to one row. Nothing is lost or happens twice, and no answer contradicts another one.
+async fn check_additions(nodes: [Arc<Redis>; 2], disturb: impl AsyncFnOnce()) {
     const TIMES: usize = 12;
+    let history = History::new();
+    let nodes = nodes.map(|node| history.record(node));
     commit(&*nodes[0], "t", vec![put("n", b"")]).await.unwrap();
     let tasks: Vec<_> =
         (0..8 * nodes.len()).map(|task| tokio::spawn(add(nodes[task % nodes.len()].clone(), task, TIMES))).collect();
@@ -59,6 +71,7 @@ async fn check_additions(nodes: &[Arc<Redis>], disturb: impl AsyncFnOnce()) {
     versions.dedup();
     assert_eq!(versions.len(), count, "no version was given out twice");
     assert!(nodes.iter().all(|node| node.damage().is_none()), "{:?}", nodes[0].damage());
+    history.assert_promises_kept();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +79,7 @@ async fn compare_and_set_holds_between_nodes_while_the_server_is_killed_and_star
     let mut server = RedisServer::start();
     let nodes = [open(options(&server)), open(options(&server))];
     assert!(!nodes[0].is_exclusive());
-    check_additions(&nodes, async || {
+    check_additions(nodes, async || {
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(100)).await;
             server.restart();
@@ -80,7 +93,7 @@ async fn compare_and_set_holds_between_nodes_on_a_cluster() {
     let mut cluster = RedisCluster::start();
     let open = || open(Options::new(Address::parse(&cluster.url()).unwrap()));
     let nodes = [open(), open()];
-    check_additions(&nodes, async || {
+    check_additions(nodes, async || {
         for server in cluster.servers_mut() {
             server.restart();
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -99,7 +112,7 @@ async fn a_node_sees_what_others_commit_and_goes_on_when_they_close() {
         commit(&*other, &thread, vec![put("a", b"1")]).await.unwrap();
         // Changes nothing that a watcher is told of.
         let mut touch = put("a", b"");
-        touch.change = toolhub_storage::backend::Change::Touch { expires: None };
+        touch.change = Change::Touch { expires: None };
         commit(&*other, &thread, vec![touch]).await.unwrap();
         let event = tokio::time::timeout(Duration::from_secs(10), watcher.next()).await.expect("an event arrives");
         let Some(WatchEvent::Row(key, Some(1))) = event else { panic!("{event:?}") };
@@ -108,4 +121,78 @@ async fn a_node_sees_what_others_commit_and_goes_on_when_they_close() {
     }
     drop(other);
     assert_eq!(commit(&*one, "t0", vec![put("a", b"2")]).await, Ok(vec![2]));
+}
+
+/// Loads, scans and commits of two rows of a random thread, until told to stop.
+async fn use_randomly(store: Arc<RecordedStore>, task: usize, is_over: Arc<AtomicBool>) {
+    let mut random = fastrand::Rng::new();
+    let mut known = [None; ROWS.len()];
+    for n in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let partition = thread(&format!("t{}", random.usize(0..3)));
+        if random.bool() {
+            let keys = ROWS.map(|id| RowKey { partition: partition.clone(), table: Table::State, id: id.into() });
+            if let Ok(rows) = store.load(&keys, NOW).await {
+                let mut versions = rows.into_iter().map(|row| row.map(|row| row.version));
+                known = std::array::from_fn(|_| versions.next().flatten());
+            }
+        } else if random.u8(0..4) == 0 {
+            let scan = Scan::new(Table::State, Scope::Partition(partition));
+            let _ = store.scan(scan, NOW).await;
+        } else {
+            let mut batch = Batch::new(partition);
+            for (id, known) in ROWS.into_iter().zip(known).filter(|_| random.u8(0..3) > 0).collect::<Vec<_>>() {
+                let mut write = put(id, format!("{task}-{n}").as_bytes());
+                if random.bool() {
+                    write.expect = known.map_or(Expect::Absent, Expect::Same);
+                }
+                if id == ROWS[0] && random.u8(0..8) == 0 {
+                    write.change = Change::Remove;
+                }
+                batch.writes.push(write);
+            }
+            let _ = store.commit(batch, NOW).await;
+        }
+    }
+}
+
+/// The first one is removed now and then.
+const ROWS: [&str; 3] = ["removed", "b", "c"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_answer_contradicts_another_one_while_the_server_is_killed_frozen_and_started_again() {
+    let mut server = RedisServer::start();
+    let history = History::new();
+    let options = || options(&server).operation_timeout(Duration::from_secs(2));
+    let nodes = [open(options()), open(options()), open(options())].map(|node| history.record(node));
+    let mut watch = nodes[0].watch(Table::State);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> =
+        (0..6).map(|task| tokio::spawn(use_randomly(nodes[task % 3].clone(), task, is_over.clone()))).collect();
+    let events = tokio::spawn(async move { while watch.next().await.is_some() {} });
+    for round in 0..soak(3, 50) {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        if round % 2 == 0 {
+            server.kill();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            server.restart();
+        } else {
+            server.pause();
+            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            server.resume();
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    events.abort();
+    let operations = history.operations();
+    let acknowledged =
+        operations.iter().filter(|operation| matches!(operation.request, Request::Commit(_, Some(Ok(_)))));
+    assert!(acknowledged.count() > 100, "the nodes did something");
+    history.assert_promises_kept();
 }
