@@ -60,6 +60,7 @@ mod run_events;
 mod run_limits;
 mod sealed_secrets;
 mod secrets;
+mod shared_memory;
 mod shared_offers;
 mod shared_rates;
 mod shop_tools;

@@ -20,14 +20,15 @@ use toolhub::{
     testing::{AssertOutcome, scripted},
 };
 
-use crate::faulty_store::FaultyStore;
+use crate::{faulty_store::FaultyStore, shared_memory::SharedMemory};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A node on a store of its own connection, which a test can cut.
-async fn node(memory: &Arc<Memory>, name: &str) -> (ToolHub, Arc<FaultyStore>) {
-    let store = Arc::new(FaultyStore { memory: memory.clone(), ..FaultyStore::default() });
-    let builder = ToolHub::builder().shared_store(store.clone()).node(NodeInfo::new(name).config_digest("abc"));
+async fn node(memory: &Arc<SharedMemory>, name: &str) -> (ToolHub, Arc<FaultyStore>) {
+    let store = Arc::new(FaultyStore { memory: memory.memory.clone(), ..FaultyStore::default() });
+    let builder =
+        ToolHub::builder().shared_store(memory.record(store.clone())).node(NodeInfo::new(name).config_digest("abc"));
     (builder.tool(scripted("pay", []).0.confirm()).build().await.unwrap(), store)
 }
 
@@ -125,9 +126,9 @@ async fn a_waiting_call_of_a_node_that_left_waits_on_elsewhere_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_call_of_a_tool_that_the_other_nodes_lack_waits_for_a_node_that_has_it() {
-    let memory: Arc<Memory> = Arc::default();
+    let memory: Arc<SharedMemory> = Arc::default();
     let (first, _) = node(&memory, "a").await;
-    let other = ToolHub::builder().shared_store(memory.clone()).build().await.unwrap();
+    let other = ToolHub::builder().shared_store(memory.connect()).build().await.unwrap();
     tokio::time::sleep(SECOND).await;
     let mut call = first.call("pay", json!({})).thread("t").detached().start();
     let call_id = call.id();
@@ -170,9 +171,9 @@ async fn one_node_does_the_maintenance_and_another_takes_it_over() {
 
 #[tokio::test(start_paused = true)]
 async fn expired_rows_and_idle_threads_are_removed_whichever_node_does_it() {
-    let memory: Arc<Memory> = Arc::default();
+    let memory: Arc<SharedMemory> = Arc::default();
     let node = async || {
-        let builder = ToolHub::builder().shared_store(memory.clone()).clock(toolhub::testing::TestClock::new());
+        let builder = ToolHub::builder().shared_store(memory.connect()).clock(toolhub::testing::TestClock::new());
         builder.idle_thread_retention(3600 * SECOND).build().await.unwrap()
     };
     let (first, second) = (node().await, node().await);

@@ -7,7 +7,6 @@ use std::{
 
 use futures_util::StreamExt;
 use toolhub::{
-    backend::Memory,
     ids::{IdempotencyKey, RunId, ThreadId},
     prelude::*,
     testing::scripted,
@@ -17,7 +16,7 @@ use toolhub_agent::{
 };
 
 use super::{ScriptedModel, text_reply};
-use crate::faulty_store::FaultyStore;
+use crate::{faulty_store::FaultyStore, shared_memory::SharedMemory};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -38,9 +37,9 @@ struct Node {
 
 impl Node {
     /// A node whose model gives this answer, or thinks forever.
-    async fn start(memory: &Arc<Memory>, answer: Option<&str>) -> Self {
-        let connection = Arc::new(FaultyStore { memory: memory.clone(), ..FaultyStore::default() });
-        let builder = ToolHub::builder().shared_store(connection.clone()).tool(scripted("look", []).0);
+    async fn start(memory: &Arc<SharedMemory>, answer: Option<&str>) -> Self {
+        let connection = Arc::new(FaultyStore { memory: memory.memory.clone(), ..FaultyStore::default() });
+        let builder = ToolHub::builder().shared_store(memory.record(connection.clone())).tool(scripted("look", []).0);
         let service = AgentService::new(&builder.build().await.unwrap());
         let model = ScriptedModel::new(answer.map(text_reply));
         service.define("default", AgentDefinition::new(model.clone()));

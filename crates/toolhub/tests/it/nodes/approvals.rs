@@ -10,6 +10,8 @@ use toolhub::{
     testing::{AssertOutcome, scripted},
 };
 
+use crate::shared_memory::SharedMemory;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A store whose changes are not reported.
@@ -45,8 +47,9 @@ async fn answer(hub: &ToolHub) {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_whose_news_was_lost_is_found_within_half_a_minute() {
-    let memory: Arc<Memory> = Arc::default();
-    let (asking, answering) = (node(Arc::new(SilentStore(memory.clone()))).await, node(memory.clone()).await);
+    let memory: Arc<SharedMemory> = Arc::default();
+    let (asking, answering) =
+        (node(memory.record(Arc::new(SilentStore(memory.memory.clone())))).await, node(memory.connect()).await);
     let call = asking.call("pay", json!({})).thread("t").start();
     tokio::time::sleep(SECOND).await;
     answer(&answering).await;
@@ -55,8 +58,8 @@ async fn an_answer_whose_news_was_lost_is_found_within_half_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn approvals_are_counted_on_every_node_and_until_they_are_answered_on_any() {
-    let memory: Arc<Memory> = Arc::default();
-    let nodes = [node(memory.clone()).await, node(memory.clone()).await];
+    let memory: Arc<SharedMemory> = Arc::default();
+    let nodes = [node(memory.connect()).await, node(memory.connect()).await];
     let counts = || nodes.each_ref().map(|hub| hub.approval_stats().pending);
     let _calls = [0, 1].map(|index| nodes[index].call("pay", json!({"index": index})).thread("t").detached().start());
     tokio::time::sleep(SECOND).await;

@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use toolhub::{
     Cancellation, ReportError,
-    backend::Memory,
     ids::CallId,
     prelude::*,
     testing::{AssertOutcome, ScriptStep, scripted},
 };
+
+use crate::shared_memory::SharedMemory;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -17,10 +18,10 @@ fn tenant() -> Tenant {
     Tenant::default()
 }
 
-async fn node(store: &Arc<Memory>) -> ToolHub {
+async fn node(store: &Arc<SharedMemory>) -> ToolHub {
     let tool = scripted("pay", [ScriptStep::Hang, ScriptStep::Hang]).0.timeout(10 * MINUTE);
     let asked = scripted("ask", []).0.confirm();
-    ToolHub::builder().shared_store(store.clone()).tool(tool).tool(asked).build().await.unwrap()
+    ToolHub::builder().shared_store(store.connect()).tool(tool).tool(asked).build().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,12 +10,13 @@ use std::{
 
 use toolhub::{
     StatusScope,
-    backend::Memory,
     ids::ThreadId,
     prelude::*,
     status::{StatusSettings, ToolStatus},
     testing::{AssertOutcome, ScriptStep, scripted},
 };
+
+use crate::shared_memory::SharedMemory;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -43,7 +44,7 @@ impl Instance for Line {
 }
 
 /// A node, and how many of its instances were closed. In each of its threads `look` fails twice, then succeeds.
-async fn node(store: &Arc<Memory>) -> (ToolHub, Arc<AtomicUsize>) {
+async fn node(store: &Arc<SharedMemory>) -> (ToolHub, Arc<AtomicUsize>) {
     let closed = Arc::new(AtomicUsize::new(0));
     let line = closed.clone();
     let open = move |_: CallContext| {
@@ -53,7 +54,7 @@ async fn node(store: &Arc<Memory>) -> (ToolHub, Arc<AtomicUsize>) {
     let fail = || ScriptStep::Fail(ToolError::new("no"));
     let look = scripted("look", [fail(), fail()]).0.no_retry();
     let settings = StatusSettings { failure_threshold: 2, ..StatusSettings::default() };
-    let builder = ToolHub::builder().shared_store(store.clone()).status(settings);
+    let builder = ToolHub::builder().shared_store(store.connect()).status(settings);
     (builder.tool(instance("line", open)).tool(look).build().await.unwrap(), closed)
 }
 
@@ -97,9 +98,9 @@ async fn a_node_that_deletes_a_thread_keeps_what_is_made_in_it_afterwards() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_runs_while_its_thread_is_deleted_elsewhere_brings_the_thread_back() {
-    let store: Arc<Memory> = Arc::default();
+    let store: Arc<SharedMemory> = Arc::default();
     let slow = scripted("slow", [ScriptStep::Wait(20 * SECOND), ScriptStep::Return(json!(1))]).0.read_only();
-    let second = ToolHub::builder().shared_store(store.clone()).tool(slow).build().await.unwrap();
+    let second = ToolHub::builder().shared_store(store.connect()).tool(slow).build().await.unwrap();
     let (first, _) = node(&store).await;
     second.create_thread(&tenant(), Some(thread())).await.unwrap();
     let running = second.call("slow", json!({})).thread("t").start();
