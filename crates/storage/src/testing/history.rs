@@ -54,6 +54,7 @@ pub struct Operation {
 }
 
 /// A request and its answer. Failed reads have no answer.
+#[expect(clippy::large_enum_variant, reason = "the histories of tests are short")]
 #[derive(Debug, Clone)]
 pub enum Request {
     /// Rows were loaded.

@@ -290,11 +290,7 @@ async fn lost_answers_of_the_store_never_let_more_calls_run() {
     }
     nodes.iter().for_each(|(_, connection)| connection.loses_acks.store(false, SeqCst));
     let ended = join_all(calls.into_iter().map(IntoFuture::into_future)).await;
-    assert!(
-        ended.iter().any(|outcome| outcome.is_success()) && cluster.ledger.most() == 2,
-        "{}",
-        cluster.ledger.most()
-    );
+    assert!(ended.iter().any(toolhub::Outcome::is_success) && cluster.ledger.most() == 2, "{}", cluster.ledger.most());
     // What the lost answers left behind expires at the latest.
     tokio::time::sleep(MINUTE).await;
     for (hub, _) in &nodes {
