@@ -130,7 +130,7 @@ impl Drop for ServeProcess {
 
 async fn hub(store: Arc<Memory>) -> ToolHub {
     let built = ToolHub::builder()
-        .shared_store(store)
+        .store(store)
         .tool(tool("weather", weather).read_only().description("Current weather of a city."))
         .tool(tool("report", report).description("Write up the weather.").read_only().after("weather"))
         .tool(tool("refund", refund).description("Give money back.").confirm())
