@@ -158,11 +158,17 @@ async fn show_failing_tool(hub: &ToolHub) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints availability events until a tool is available again.
+/// Prints availability events until a tool that was withheld is available again.
 pub(super) async fn wait_until_available(events: &mut Subscription) {
+    let mut was_withheld = false;
     loop {
         let event = events.next().await;
         if let EventKind::AvailabilityChanged { tool_name, available, reason } = &event.kind {
+            if *available && !was_withheld {
+                // About something that happened before.
+                continue;
+            }
+            was_withheld = true;
             let state = if *available { "is available again" } else { "is withheld" };
             print::detail(&format!("{}: {tool_name} {state} ({reason})", event.name()));
             if *available {

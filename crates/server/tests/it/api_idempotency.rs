@@ -160,7 +160,7 @@ impl HostControl for SlowHost {
 #[tokio::test]
 async fn a_repetition_waits_for_nobody_and_what_was_begun_goes_on_without_its_client() {
     let store = Arc::new(Memory::default());
-    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).build().await.unwrap();
     let host_control = Arc::new(SlowHost::default());
     let router = Server::with_host_control(hub, store, Settings::default(), host_control.clone()).router();
     let backup = || {
@@ -188,7 +188,7 @@ async fn a_repetition_waits_for_nobody_and_what_was_begun_goes_on_without_its_cl
 #[tokio::test]
 async fn a_reload_goes_on_without_its_client() {
     let store = Arc::new(Memory::default());
-    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).build().await.unwrap();
     let host_control = Arc::new(SlowHost::default());
     let router = Server::with_host_control(hub, store, Settings::default(), host_control.clone()).router();
     let reload = tokio::spawn(async move { send(&router, "POST", "/api/v1/reload", None, &[]).await });

@@ -151,7 +151,7 @@ async fn questions_count_until_they_are_answered() {
     assert_eq!(metric_value(&answered, "toolhub_approvals_pending"), 1.0);
     assert_eq!(metric_value(&answered, "toolhub_approval_wait_seconds_count"), 1.0);
     // The next hub on the same store finds the pending approval.
-    let next = ToolHub::builder().shared_store(api.store.clone()).build().await.unwrap();
+    let next = ToolHub::builder().store(api.store.clone()).build().await.unwrap();
     while next.approval_stats().pending != 1 {
         tokio::task::yield_now().await;
     }
@@ -278,7 +278,7 @@ impl Backend for StallingStore {
 #[tokio::test]
 async fn a_server_whose_store_cannot_write_is_not_ready() {
     let store = Arc::new(StallingStore::default());
-    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).build().await.unwrap();
     let router = Server::new(hub, Arc::new(Memory::new()), settings()).router();
     for unwritable in [false, true, false] {
         store.unwritable.store(unwritable, SeqCst);
@@ -289,7 +289,7 @@ async fn a_server_whose_store_cannot_write_is_not_ready() {
 #[tokio::test]
 async fn a_server_whose_store_warns_is_ready_and_says_so_once() {
     let store = Arc::new(StallingStore::default());
-    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).build().await.unwrap();
     let router = Server::new(hub, store.clone(), settings()).router();
     for slow in [false, true] {
         store.slow.store(slow, SeqCst);
@@ -308,7 +308,7 @@ async fn a_store_that_does_not_answer_hides_no_number_that_is_known_without_it()
             json!({"type": "object"}),
             |_: Value, _: CallContext| async move { Ok::<_, ToolError>(json!(1)) },
         );
-    let hub = ToolHub::builder().shared_store(store.clone()).tool(look.read_only()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).tool(look.read_only()).build().await.unwrap();
     let router = Server::new(hub.clone(), store.clone(), settings()).router();
     store.stalled.store(true, SeqCst);
     assert!(hub.call("look", json!({})).await.error.is_none());

@@ -119,7 +119,7 @@ async fn what_failed_for_another_tenant_is_known_by_its_kind_alone() {
         let text = format!("no answer about {}", given["customer"]);
         Err::<Value, _>(ToolError::with_kind(ErrorKind::UpstreamUnreachable, text))
     });
-    let hub = ToolHub::builder().shared_store(store.clone()).tool(fetch).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).tool(fetch).build().await.unwrap();
     let both = [Scope::ToolsRead, Scope::ToolsCall];
     let keys = [make_key("ann", "a", &both), make_key("ben", "b", &both), make_key("ops", "main", &[Scope::Admin])];
     let router = Server::new(hub, store, settings_with_keys(keys.iter().map(|(setting, _)| setting.clone()))).router();

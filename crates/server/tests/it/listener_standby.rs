@@ -48,7 +48,7 @@ async fn livez_is_answered_while_every_worker_is_blocked_and_the_tool_is_named()
         }
     });
     let store = Arc::new(Memory::default());
-    let hub = ToolHub::builder().shared_store(store.clone()).tool(stuck).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).tool(stuck).build().await.unwrap();
     let bound = Server::new(hub.clone(), store, settings()).bind().await.unwrap();
     let (address, served) = (bound.address(), tokio::spawn(bound.serve(std::future::pending())));
     assert!(response(request(address, "/livez")).starts_with("HTTP/1.1 200"), "before");

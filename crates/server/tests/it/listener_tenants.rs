@@ -65,7 +65,7 @@ async fn two_tenants() -> TwoTenants {
         Ok::<_, ToolError>(JsonReply::with_state(given.clone(), given))
     });
     let store = Arc::new(Memory::default());
-    let builder = ToolHub::builder().shared_store(store.clone()).tool(echo("order").confirm()).tool(cart);
+    let builder = ToolHub::builder().store(store.clone()).tool(echo("order").confirm()).tool(cart);
     let hub = builder.tool(echo("long").read_only().text_limit(10)).build().await.unwrap();
     let (a, arguments) = (Tenant::new("a").unwrap(), json!({"said": CANARY}));
     let call = |tool: &'static str| hub.call(tool, arguments.clone()).tenant(a.clone()).thread("t-a");

@@ -390,7 +390,7 @@ async fn a_sealed_state_approves_nothing_but_its_own_call_and_that_once() {
 #[tokio::test(start_paused = true)]
 async fn a_sealed_state_is_accepted_for_ten_minutes() {
     let ((pay, paid), store) = (pay(), Arc::new(Memory::default()));
-    let hub = ToolHub::builder().shared_store(store.clone()).clock(TestClock::new()).tool(pay).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).clock(TestClock::new()).tool(pay).build().await.unwrap();
     let client = modern(&Server::new(hub.clone(), store, settings()).router());
     let (arguments, lifetime) = (json!({"sum": 1}), Duration::from_secs(600));
     let answered_after = async |time: Duration| {

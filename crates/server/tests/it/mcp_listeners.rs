@@ -50,7 +50,7 @@ async fn failing_fixture(tools: usize, is_failing: &Arc<AtomicBool>) -> ApiFixtu
     let failure_duration = Duration::from_secs(3_600);
     let status = StatusSettings { rebind_delay: rebind_delay(), failure_duration, ..StatusSettings::default() };
     let store = Arc::new(Memory::default());
-    let hub = ToolHub::builder().shared_store(store.clone()).status(status).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).status(status).build().await.unwrap();
     hub.register_all(more.chain([flaky.read_only()])).unwrap();
     // Records of other threads must not slow down those who listen.
     for number in 0..tools {

@@ -22,7 +22,7 @@ async fn a_request_whose_handler_panics_gets_an_internal_error() {
         let is_read = matches!(used, StoreUse::Load(_) | StoreUse::Scan(_));
         assert!(!is_read || !planted.load(SeqCst), "planted panic of the store");
     }));
-    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).build().await.unwrap();
     let router = Server::new(hub, store, settings()).router();
     let artifact = json!({"uri": "toolhub://artifacts/art_01JZ0000000000000000000000"});
     for client in [McpClient::legacy(&router, "/mcp").await, McpClient::modern(&router, "/mcp")] {

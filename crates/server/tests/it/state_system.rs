@@ -63,7 +63,7 @@ async fn what_a_steward_cannot_do_is_said() {
 #[tokio::test]
 async fn a_server_without_a_steward_says_so() {
     let store = Arc::new(Memory::default());
-    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).build().await.unwrap();
     let router = Server::new(hub, store, Settings::default()).router();
     for (method, path) in [("GET", "config"), ("POST", "reload"), ("POST", "backups")] {
         let request = axum::http::Request::builder().method(method).uri(format!("/api/v1/{path}"));

@@ -114,7 +114,7 @@ pub(crate) async fn api_fixture() -> ApiFixture {
     let (look, _) = scripted("look", []);
     let (report, _) = scripted("report", []);
     let hub = ToolHub::builder()
-        .shared_store(store.clone())
+        .store(store.clone())
         .tool(add.description("Adds two numbers").read_only().tag("numbers"))
         .tool(order.description("Orders something").confirm())
         .tool(slow)

@@ -41,7 +41,7 @@ pub(crate) async fn test_hub() -> TestHub {
             Ok(json!("done"))
         }
     });
-    let hub = ToolHub::builder().shared_store(store.clone()).tool(echo.read_only()).tool(slow).build().await.unwrap();
+    let hub = ToolHub::builder().store(store.clone()).tool(echo.read_only()).tool(slow).build().await.unwrap();
     TestHub { hub, store, release }
 }
 

@@ -123,7 +123,7 @@ pub(crate) async fn state_fixture_on(store: Arc<dyn Backend>) -> StateFixture {
         Ok::<_, ToolError>(json!("<b>ä</b>".repeat(20)))
     });
     let hub = ToolHub::builder()
-        .shared_store(store.clone())
+        .store(store.clone())
         .tool(simple("look").read_only().rate_limit(RateLimit::per_hour(20)))
         .tool(cart)
         .tool(instance("browse", |_: CallContext| async { Ok::<_, ToolError>(Browser) }))
