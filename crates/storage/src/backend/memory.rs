@@ -15,7 +15,7 @@ mod shard;
 mod sorted_rows;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -35,7 +35,8 @@ use self::{
     shard::Shard,
 };
 use super::{
-    Backend, Batch, Page, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, WatchEvent, Watcher, WriteContext,
+    Backend, Batch, Page, Partition, Row, RowKey, Scan, Scope, SizeLimit, StoreError, Table, WatchEvent, Watcher,
+    WriteContext,
 };
 use crate::seal::SealKey;
 use toolhub_types::timestamp::Timestamp;
@@ -109,16 +110,38 @@ impl Memory {
 
     fn load_now(&self, keys: &[RowKey], now: Timestamp) -> Vec<Option<Row>> {
         let mut rows = Vec::with_capacity(keys.len());
-        // Adjacent keys of one partition are read under one lock, so they come from the same snapshot.
-        for group in keys.chunk_by(|a, b| a.partition == b.partition) {
-            let partition_key = PartitionKey::new(&group[0].partition);
-            let hash = self.hash(partition_key.as_bytes());
-            let shard = self.shard_of(hash);
-            let at = shard.find(hash, partition_key.as_bytes());
-            let packed = |key: &RowKey| shard.get(at, RowId { table: key.table, id: &key.id });
-            rows.extend(group.iter().map(|key| packed(key)?.row_at(now)));
+        let groups = || keys.chunk_by(|a, b| a.partition == b.partition);
+        // At least three groups have a partition twice.
+        if groups().nth(2).is_none() {
+            groups().for_each(|group| self.load_partition(&group[0].partition, group.iter(), now, &mut rows));
+            return rows;
+        }
+        let mut by_partition: HashMap<&Partition, Vec<usize>> = HashMap::new();
+        for (at, key) in keys.iter().enumerate() {
+            by_partition.entry(&key.partition).or_default().push(at);
+        }
+        rows.resize(keys.len(), None);
+        let mut found = Vec::new();
+        for (partition, places) in by_partition {
+            self.load_partition(partition, places.iter().map(|at| &keys[*at]), now, &mut found);
+            places.into_iter().zip(found.drain(..)).for_each(|(at, row)| rows[at] = row);
         }
         rows
+    }
+
+    /// Adds the rows of one partition, read under one lock, so that they come from the same snapshot.
+    fn load_partition<'k>(
+        &self,
+        partition: &Partition,
+        keys: impl Iterator<Item = &'k RowKey>,
+        now: Timestamp,
+        rows: &mut Vec<Option<Row>>,
+    ) {
+        let partition_key = PartitionKey::new(partition);
+        let hash = self.hash(partition_key.as_bytes());
+        let shard = self.shard_of(hash);
+        let at = shard.find(hash, partition_key.as_bytes());
+        rows.extend(keys.map(|key| shard.get(at, RowId { table: key.table, id: &key.id })?.row_at(now)));
     }
 
     fn commit_now(&self, batch: &Batch, now: Timestamp) -> Result<Vec<u64>, StoreError> {

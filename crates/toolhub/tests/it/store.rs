@@ -30,6 +30,35 @@ async fn a_store_that_takes_its_time_keeps_them_too() {
     contract::check(async || Arc::new(FaultyStore::default())).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_one_partition_come_from_one_snapshot_whatever_else_the_load_names() {
+    let store = Arc::new(Memory::new());
+    let partition = |name: &str| Partition::for_thread(Tenant::default(), ThreadId::new(name).unwrap());
+    let (now, writer) = (Timestamp::from_millis(1), store.clone());
+    let writing = tokio::spawn(async move {
+        for round in 0..20_000_u32 {
+            let writes = ["a", "b"].map(|id| {
+                let change = Change::Put { value: round.to_string().as_bytes().into(), schema: 1, expires: None };
+                let (expect, durability) = (Expect::Any, Durability::KillSafe);
+                Write { table: Table::State, id: id.into(), expect, change, durability }
+            });
+            let batch = Batch { writes: writes.into(), ..Batch::new(partition("t")) };
+            writer.commit(batch, now).await.unwrap();
+        }
+    });
+    let keys = [("t", "a"), ("u", "a"), ("v", "a"), ("t", "b")].map(|(name, id)| RowKey {
+        partition: partition(name),
+        table: Table::State,
+        id: id.into(),
+    });
+    while !writing.is_finished() {
+        let rows = store.load(&keys, now).await.unwrap();
+        let [first, last] = [&rows[0], &rows[3]].map(|row| row.as_ref().map(|row| row.value.clone()));
+        assert_eq!(first, last);
+    }
+    writing.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_store_in_an_arc_says_of_itself_what_it_says_without() {
     let memory: Arc<dyn Backend> = Arc::new(Memory::new());
