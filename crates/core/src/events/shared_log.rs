@@ -71,8 +71,11 @@ struct Head {
 pub(super) struct Tail {
     /// The last number that was delivered.
     last: u64,
-    /// A batch that is stored, or may be.
-    in_doubt: Option<NumberedBatch>,
+    /// A batch that is stored and not yet delivered.
+    stored: Option<NumberedBatch>,
+    /// Batches that may be stored, the oldest first: the store did not answer. Each may still be applied as long as the row of the last
+    /// number is unchanged.
+    in_doubt: Vec<NumberedBatch>,
 }
 
 impl Tail {
@@ -88,14 +91,11 @@ impl Tail {
 /// Events with their numbers; `None` for those that another node has stored.
 struct NumberedBatch {
     numbers: Vec<(Ticket, Option<u64>)>,
-    is_stored: bool,
+    /// What it expects of the row of the last number.
+    expect: Expect,
 }
 
 impl NumberedBatch {
-    fn first(&self) -> Option<u64> {
-        self.numbers.iter().find_map(|(_, number)| *number)
-    }
-
     fn last(&self) -> Option<u64> {
         self.numbers.iter().rev().find_map(|(_, number)| *number)
     }
@@ -105,13 +105,13 @@ impl EventLog {
     /// Stores all queued events, and delivers those of all nodes.
     pub(super) async fn write_shared(&self, tail: &mut Tail) -> Result<(), StoreError> {
         while self.append(tail).await? {
-            let Some(batch) = &tail.in_doubt else { break };
+            let Some(batch) = &tail.stored else { break };
             let others = match batch.last() {
                 Some(last) => self.others(tail.last, last).await?,
                 None => VecDeque::new(),
             };
             let last = batch.last().unwrap_or(tail.last);
-            let Some(batch) = tail.in_doubt.take() else { break };
+            let Some(batch) = tail.stored.take() else { break };
             self.events.deliver_numbered(merge(batch.numbers, others));
             tail.last = tail.last.max(last);
         }
@@ -123,55 +123,46 @@ impl EventLog {
         }
     }
 
-    /// Stores the first queued events as `tail.in_doubt`; returns whether there were some.
+    /// Stores the first queued events as `tail.stored`; returns whether there were some.
     async fn append(&self, tail: &mut Tail) -> Result<bool, StoreError> {
         for _ in 0..MAX_ATTEMPTS {
-            if self.is_stored(tail).await? {
+            if tail.stored.is_some() {
                 return Ok(true);
             }
             let queued = self.queue.unstored(BATCH_SIZE);
             if queued.is_empty() {
                 return Ok(false);
             }
-            let (batch, numbers) = self.number(tail, &queued).await?;
-            let is_stored = batch.writes.is_empty();
-            tail.in_doubt = Some(NumberedBatch { numbers, is_stored });
-            if is_stored {
+            let Some((batch, numbered)) = self.number(tail, &queued).await? else { continue };
+            if batch.writes.is_empty() {
+                tail.stored = Some(numbered);
                 return Ok(true);
             }
+            tail.in_doubt.push(numbered);
             match self.store.commit(batch, self.clock.now()).await {
-                Ok(_) => tail.in_doubt.iter_mut().for_each(|batch| batch.is_stored = true),
+                Ok(_) => {
+                    tail.stored = tail.in_doubt.pop();
+                    tail.in_doubt.clear();
+                }
                 Err(StoreError::Unknown(reason)) => return Err(StoreError::Unknown(reason)),
-                Err(StoreError::Conflict { .. }) => tail.in_doubt = None,
                 Err(error) => {
-                    tail.in_doubt = None;
-                    return Err(error);
+                    tail.in_doubt.pop();
+                    if !matches!(error, StoreError::Conflict { .. }) {
+                        return Err(error);
+                    }
                 }
             }
         }
         Err(StoreError::Unavailable("other nodes store events at a higher rate than this one can".into()))
     }
 
-    /// Whether the batch in doubt is stored. Forgets it if it is not.
-    async fn is_stored(&self, tail: &mut Tail) -> Result<bool, StoreError> {
-        let Some(batch) = &mut tail.in_doubt else { return Ok(false) };
-        if !batch.is_stored {
-            let key = row_key(row_id(batch.first().unwrap_or_default(), &self.node));
-            batch.is_stored = self.store.load(&[key], self.clock.now()).await?.iter().any(Option::is_some);
-        }
-        let is_stored = batch.is_stored;
-        if !is_stored {
-            tail.in_doubt = None;
-        }
-        Ok(is_stored)
-    }
-
-    /// The batch that stores these events under the next numbers. Without writes if other nodes have stored all.
+    /// The batch that stores these events under the next numbers. Without writes if other nodes have stored all. `None` if a batch in
+    /// doubt turns out to be stored; it is `tail.stored` then.
     async fn number(
         &self,
-        tail: &Tail,
+        tail: &mut Tail,
         queued: &[(Ticket, QueuedEvent)],
-    ) -> Result<(Batch, Vec<(Ticket, Option<u64>)>), StoreError> {
+    ) -> Result<Option<(Batch, NumberedBatch)>, StoreError> {
         let now = self.clock.now();
         let mark_ids: Vec<SmolStr> = {
             let mut ids: Vec<_> =
@@ -180,9 +171,21 @@ impl EventLog {
             ids.dedup();
             ids
         };
-        let keys: Vec<_> = std::iter::once(HEAD_ID).chain(mark_ids.iter().cloned()).map(row_key).collect();
+        let doubted: Vec<SmolStr> =
+            tail.in_doubt.iter().map(|batch| row_id(batch.last().unwrap_or_default(), &self.node)).collect();
+        // One snapshot: a batch in doubt that is applied after it makes the new batch conflict.
+        let ids = std::iter::once(HEAD_ID).chain(doubted.iter().cloned()).chain(mark_ids.iter().cloned());
+        let keys: Vec<_> = ids.map(row_key).collect();
         let mut rows = self.store.load(&keys, now).await?.into_iter();
         let (head, expect) = head_of(rows.next().flatten())?;
+        let found: Vec<bool> = rows.by_ref().take(doubted.len()).map(|row| row.is_some()).collect();
+        // A later batch holds the events of the earlier ones, perhaps under the same numbers.
+        if let Some(at) = found.iter().rposition(|is_stored| *is_stored) {
+            tail.stored = Some(tail.in_doubt.swap_remove(at));
+            tail.in_doubt.clear();
+            return Ok(None);
+        }
+        tail.in_doubt.retain(|batch| batch.expect == expect);
         let mut marks: HashMap<SmolStr, MarkRecord> = HashMap::new();
         for (id, row) in mark_ids.into_iter().zip(rows) {
             if let Some(row) = row {
@@ -216,7 +219,7 @@ impl EventLog {
             let (table, durability) = (Table::Events, Durability::KillSafe);
             batch.writes.push(Write { table, id: HEAD_ID, expect, change, durability });
         }
-        Ok((batch, numbers))
+        Ok(Some((batch, NumberedBatch { numbers, expect })))
     }
 
     /// The events of other nodes between two numbers, a page at a time.

@@ -20,6 +20,8 @@ pub(crate) enum CommitAction {
     Reject,
     /// It is written, but returns an error.
     LoseAck,
+    /// It is not written, and the error does not say so.
+    LoseRequest,
 }
 
 type CommitInterceptor = dyn Fn(&Batch) -> BoxFuture<'static, CommitAction> + Send + Sync;
@@ -71,6 +73,7 @@ impl Backend for InterceptedStore {
                 CommitAction::Apply => self.memory.commit(batch, now).await,
                 CommitAction::Unavailable => Err(StoreError::Unavailable("scripted refusal".into())),
                 CommitAction::Reject => Err(StoreError::Refused("it is too long".into())),
+                CommitAction::LoseRequest => Err(StoreError::Unknown("the line was cut".into())),
                 CommitAction::LoseAck => {
                     let _ = self.memory.commit(batch, now).await;
                     Err(StoreError::Unknown("the line was cut".into()))

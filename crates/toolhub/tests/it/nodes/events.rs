@@ -1,15 +1,18 @@
 //! Stored events of several nodes: each once, in one order, on every node.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Mutex, atomic::Ordering};
 
 use toolhub::{
     StatusScope,
+    backend::{Backend, Batch, Table},
+    clock::Timestamp,
     events::Event,
     status::ToolStatus,
     testing::{EventRecorder, ScriptStep, TestClock},
 };
 
 use super::*;
+use crate::intercepted_store::{CommitAction, InterceptedStore};
 
 /// What a subscriber received of the stored events: numbers and names with the status.
 fn stored(recorder: &mut EventRecorder) -> Vec<(Option<u64>, String)> {
@@ -120,6 +123,36 @@ async fn a_lost_answer_stores_no_event_twice() {
     let heard = recorders.each_mut().map(stored);
     assert_eq!(texts(&heard[1]), ["config.reloaded"; 2]);
     assert_eq!(texts(&heard[0]), ["config.reloaded"; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_whose_batch_arrives_late_are_stored_once() {
+    let store: Arc<InterceptedStore> = Arc::default();
+    let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    let mut recorder = EventRecorder::new(&hub);
+    let (late, memory) = (Mutex::new(None::<Batch>), store.memory.clone());
+    store.before_commits(move |batch| {
+        let has_events = batch.writes.iter().any(|write| write.table == Table::Events);
+        let mut late = late.lock().unwrap();
+        if has_events && late.is_none() {
+            *late = Some(batch.clone());
+            return Box::pin(async { CommitAction::LoseRequest });
+        }
+        // The first batch is applied just before the second.
+        let (first, memory) = (late.clone().filter(|_| has_events), memory.clone());
+        Box::pin(async move {
+            if let Some(first) = first {
+                let _ = memory.commit(first, Timestamp::default()).await;
+            }
+            CommitAction::Apply
+        })
+    });
+    hub.emit_config_reloaded(&toolhub::ChangeSummary::default(), Vec::new());
+    tokio::time::sleep(10 * SECOND).await;
+    let log = hub.events_since(&Tenant::default(), 0).await.unwrap().events;
+    assert_eq!(log.iter().filter(|event| event.event == "config.reloaded").count(), 1);
+    assert_eq!(texts(&stored(&mut recorder)), ["config.reloaded"]);
 }
 
 #[tokio::test(start_paused = true)]
