@@ -70,6 +70,8 @@ struct UnwrittenOutcomes {
     outcomes: HashMap<CallId, Outcome>,
     /// Those that are still registered as running, so this is bounded by the number of running calls.
     still_running: HashSet<CallId>,
+    /// Those that were refused because the store did not answer when they were opened. It may still open them.
+    unconfirmed: HashMap<CallId, (Tenant, OpenCall)>,
 }
 
 #[derive(Clone)]
@@ -127,6 +129,24 @@ impl Journal {
         self.lock_unwritten().still_running.insert(outcome.id);
     }
 
+    /// Records that the store did not say whether it has opened a call, up to the limit.
+    pub(crate) fn note_unconfirmed(&self, tenant: &Tenant, open: &OpenCall) {
+        let unconfirmed = &mut self.lock_unwritten().unconfirmed;
+        if unconfirmed.len() < MAX_UNWRITTEN_OUTCOMES {
+            unconfirmed.insert(open.record.id, (tenant.clone(), open.clone()));
+        }
+    }
+
+    /// The calls that the store may have opened, or may still open.
+    pub(crate) fn unconfirmed(&self) -> Vec<(Tenant, OpenCall)> {
+        self.lock_unwritten().unconfirmed.values().cloned().collect()
+    }
+
+    /// Records that the store has opened a call, or never will.
+    pub(crate) fn confirm(&self, call: CallId) {
+        self.lock_unwritten().unconfirmed.remove(&call);
+    }
+
     /// Records that a failed call has stopped. Triggers recovery if the call may still be open in the store.
     pub(crate) fn mark_stopped(&self, call: CallId) {
         if self.lock_unwritten().still_running.remove(&call) {
@@ -156,10 +176,15 @@ impl Journal {
         self.put_open(tenant, record, Expect::Absent)
     }
 
-    /// The precondition of opening a call whose id the caller minted: no call with this id has ended.
+    /// The precondition of opening a call: none with this id has ended. The caller may have minted the id; and an opening that arrives
+    /// after its call was closed must not open it.
     pub(crate) fn expect_never_ended(&self, call: CallId) -> Write {
-        let (expect, durability) = (Expect::Absent, Durability::KillSafe);
-        Write { table: Table::Calls, id: call.into(), expect, change: Change::Keep, durability }
+        expect_absent(Table::Calls, call)
+    }
+
+    /// The precondition of closing a call that is not open.
+    pub(crate) fn expect_not_open(&self, call: CallId) -> Write {
+        expect_absent(Table::OpenCalls, call)
     }
 
     /// The write that takes over an open call to run it again.
@@ -349,6 +374,11 @@ impl Journal {
         let [key] = keys;
         row.map(|row| decode(key.table, &key.id, LAYOUT, &row)).transpose()
     }
+}
+
+fn expect_absent(table: Table, call: CallId) -> Write {
+    let (expect, durability) = (Expect::Absent, Durability::KillSafe);
+    Write { table, id: call.into(), expect, change: Change::Keep, durability }
 }
 
 /// The record that sealed arguments belong to.

@@ -42,7 +42,7 @@ use crate::{
     step::StepCall,
 };
 pub(crate) use batch::run_batch;
-pub(crate) use interruption::{close_open_call, emit_interrupted, interrupted_outcome};
+pub(crate) use interruption::{close_open_call, close_unopened_call, emit_interrupted, interrupted_outcome};
 use launch::resolve_call;
 pub(crate) use launch::{PendingOutcome, run, run_until_approval, start};
 pub(crate) use prepare::prepare;

@@ -208,7 +208,22 @@ impl Recovery {
             tokio::task::yield_now().await;
         }
         // Calls that are no longer open were closed after all, so their buffered outcomes are not needed.
-        unwritten.retain(|call, _| open_ids.contains(&SmolStr::from(*call)));
+        let unconfirmed = journal.unconfirmed();
+        let is_unconfirmed = |call: &CallId| unconfirmed.iter().any(|(_, open)| open.record.id == *call);
+        unwritten.retain(|call, _| open_ids.contains(&SmolStr::from(*call)) || is_unconfirmed(call));
+        for (tenant, open) in unconfirmed {
+            let call = open.record.id;
+            if open_ids.contains(&SmolStr::from(call)) {
+                journal.confirm(call);
+            } else if engine.live_calls.contains(call)
+                || !close_unopened(engine, &tenant, &open, unwritten.get(&call)).await
+            {
+                result = ScanResult::RescanSoon;
+            } else {
+                journal.confirm(call);
+                unwritten.remove(&call);
+            }
+        }
         Ok(result)
     }
 
@@ -260,6 +275,19 @@ async fn remove_unreadable(engine: &Engine, key: &RowKey, row: &Row) {
         }
         // The next scan tries again.
         Err(error) => tracing::debug!(%error, call = %key.id, "could not remove an unreadable open call"),
+    }
+}
+
+/// Closes a call that the store may still open, with its buffered outcome; returns whether that is done.
+async fn close_unopened(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: Option<&Outcome>) -> bool {
+    let Some(outcome) = outcome else { return true };
+    match pipeline::close_unopened_call(engine, tenant, open, outcome).await {
+        Ok(is_closed) => is_closed,
+        Err(StoreError::Refused(_)) => true,
+        Err(error) => {
+            tracing::warn!(%error, call = %outcome.id, "could not close a call that may still be opened; retrying");
+            false
+        }
     }
 }
 

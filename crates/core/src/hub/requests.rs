@@ -129,9 +129,14 @@ impl ToolHub {
     ) -> Result<(), ReportError> {
         live.report(result)?;
         live.wait_ended().await;
-        // Another node may have considered this one dead and closed the call as interrupted.
-        let record = self.call_record(&live.head.tenant, live.head.id).await.ok().flatten();
-        if record.is_some_and(|record| is_interrupted(&record)) { Err(ReportError::Late) } else { Ok(()) }
+        // Another node may have considered this one dead and closed the call as interrupted, or may do so yet.
+        match self.call_record(&live.head.tenant, live.head.id).await? {
+            Some(record) if is_interrupted(&record) => Err(ReportError::Late),
+            Some(CallRecord { outcome: None, .. }) if !self.has_exclusive_store() => {
+                Err(StoreError::Unavailable("the end of the call could not be stored yet".into()).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Passes a reported result to the node that runs the call, and waits for its answer.

@@ -168,10 +168,13 @@ impl Journal {
         let mut before = [cursor.transpose()?, until].into_iter().flatten().min();
         let oldest = query.from.map(CallId::first_at);
         let limit = query.limit.clamp(1, MAX_PAGE_SIZE);
+        // Asked before the journal is read: a call that is opened meanwhile is found there, and one that is not has ended, perhaps because
+        // another node took this one for dead.
+        let unjournaled: Vec<_> = live.iter().filter(|call| !call.is_in_journal()).cloned().collect();
         let (mut page, mut scanned, mut budget) = (CallPage::default(), 0, PageBudget::default());
         loop {
             let mut segment = self.scan_segment(tenant, query, before, now).await?;
-            segment.add_live(query, live, before);
+            segment.add_live(query, &unjournaled, before);
             for (id, found) in segment.rows.into_iter().rev() {
                 if oldest.is_some_and(|oldest| id < oldest) {
                     return Ok(page);
@@ -270,7 +273,7 @@ enum FoundCall {
 }
 
 impl ScanSegment {
-    /// Adds the calls of this node that are not in the journal yet.
+    /// Adds calls of this node that were not in the journal.
     fn add_live(&mut self, query: &CallQuery, live: &[Arc<CallTracker>], before: Option<CallId>) {
         if !query.may_match(true) {
             return;

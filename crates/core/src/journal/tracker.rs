@@ -36,6 +36,8 @@ struct TrackerState {
     preopened: Option<Arc<OpenCall>>,
     /// Whether the call is in the journal.
     journaled: bool,
+    /// Whether the journal may have the call although the store did not say so, and another node may resume it.
+    may_be_resumed: bool,
     /// Whether the call stays open in the journal, for recovery at the next start.
     left_for_recovery: bool,
     /// Whether the shutdown of the hub cancelled it, rather than a request.
@@ -71,6 +73,7 @@ impl CallTracker {
             started: None,
             preopened: None,
             journaled: false,
+            may_be_resumed: false,
             left_for_recovery: false,
             cancelled_by_shutdown: false,
             external: if call.external.is_some() { ExternalWork::NotStarted } else { ExternalWork::NotExternal },
@@ -231,6 +234,22 @@ impl CallTracker {
             }
             changed.await;
         }
+    }
+
+    /// Records that the store did not say whether the journal has the call, which another node could resume.
+    pub(crate) fn set_may_be_resumed(&self) {
+        self.lock().may_be_resumed = true;
+    }
+
+    /// Whether another node may resume the call although it was refused here.
+    pub(crate) fn may_be_resumed(&self) -> bool {
+        self.lock().may_be_resumed
+    }
+
+    /// Whether the journal has the call: as an open one, or as one that has ended.
+    pub(crate) fn is_in_journal(&self) -> bool {
+        let state = self.lock();
+        state.journaled || state.started.is_some()
     }
 
     /// The current status, and the approval it waits for.

@@ -15,7 +15,7 @@ use std::{
 
 use super::{CallSlot, Done, Opened, admission, deadline, external, output, state_locks, ticket::Ticket};
 use crate::{
-    execution::{AttemptTimes, CallContext, CallEnvelope, Job, Reply},
+    execution::{AttemptTimes, CallContext, CallEnvelope, Job, Reply, Tool},
     journal::OpenCall,
     monitor::{InFlight, Polling},
     services::Services,
@@ -97,7 +97,9 @@ impl Executing {
     /// The next stage's value, with the tool's result.
     pub(super) fn done(self, result: Result<Reply, ToolError>) -> Done {
         let Self { context, probe_guard, record, .. } = self;
-        let effect = effect_of(context.envelope().tool.definition.annotations.read_only, &result);
+        // A process that died may have started the call before.
+        let was_started_before = record.as_ref().is_some_and(|open| open.start_count() > 1);
+        let effect = effect_of(&context.envelope().tool, was_started_before, &result);
         Done { context, probe_guard, record, result, effect, hook_error: None }
     }
 }
@@ -334,11 +336,12 @@ fn with_attachments(mut reply: Reply, context: &CallContext) -> Reply {
     reply
 }
 
-/// The effect of an execution, as far as its result tells.
-fn effect_of(read_only: bool, result: &Result<Reply, ToolError>) -> Effect {
+/// The effect of a call, as far as the result of its last execution tells.
+fn effect_of(tool: &Tool, was_started_before: bool, result: &Result<Reply, ToolError>) -> Effect {
     match result {
-        _ if read_only => Effect::None,
+        _ if tool.definition.annotations.read_only => Effect::None,
         Ok(_) => Effect::Done,
+        Err(ToolError { effect: Some(Effect::None), .. }) if was_started_before => Effect::Unknown,
         Err(error) => error.effect.unwrap_or(Effect::Unknown),
     }
 }

@@ -4,12 +4,16 @@
 //! `interrupted` or with its known outcome, and entries in the history of its states; or `false` if another node was
 //! first. `hub/recovery.rs` decides whether its process is dead.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 
 use super::report;
-use crate::{engine::Engine, journal::OpenCall};
+use crate::{
+    engine::Engine,
+    journal::{CallRecord, CallTracker, OpenCall},
+    requests,
+};
 use toolhub_state::{Draft, ExecutionHistory, HistoryEvent, PendingState};
 use toolhub_storage::backend::{Backend, Batch, Partition, Row, StoreError, Table, Write};
 use toolhub_types::{
@@ -19,6 +23,9 @@ use toolhub_types::{
     outcome::{Outcome, Status, WriteDurability},
     timestamp::Timestamp,
 };
+
+/// Shortest and longest time between two looks for the end of a call on another node.
+const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Closes an open call; returns `false` if another node has closed it or taken it over. If the store will never accept
 /// the outcome, because it is too large or a row it touches is damaged, the call is closed with a shorter one: every
@@ -59,10 +66,58 @@ pub(crate) async fn close_open_call(
     Ok(true)
 }
 
+/// Closes a call that was refused because the store did not answer when it was opened, and that is not open: from now on the store refuses
+/// that opening, should it still arrive. Returns `false` if it has arrived before.
+pub(crate) async fn close_unopened_call(
+    engine: &Engine,
+    tenant: &Tenant,
+    open: &OpenCall,
+    outcome: &Outcome,
+) -> Result<bool, StoreError> {
+    let Engine { journal, services, .. } = engine;
+    let (record, now) = (&open.record, services.clock.now());
+    let partition = Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id);
+    let mut batch = Batch::new(partition).with(journal.expect_not_open(record.id));
+    let closed = record.clone().closed(outcome.clone(), &services.redactor);
+    journal.close(&mut batch, &closed, None, now)?;
+    match journal.store.commit(batch, now).await {
+        // In the second case it was opened and closed meanwhile.
+        Ok(_) | Err(StoreError::Conflict { table: Table::Calls, .. }) => Ok(true),
+        Err(StoreError::Conflict { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Emits the end of a call that was closed here.
 pub(crate) fn emit_interrupted(engine: &Engine, tenant: &Tenant, open: &OpenCall, outcome: &Outcome) {
     report::log_failure(outcome);
     report::emit_end(&engine.services, tenant, (outcome.id, open.record.run, Some(open.record.tool.clone())), outcome);
+}
+
+/// The outcome of a call of this node that another node has closed or taken over, because it took this one for dead; waits for it.
+/// `None` if the call is this node's after all, was deleted, or the hub shuts down.
+pub(crate) async fn outcome_elsewhere(engine: &Engine, tracker: &CallTracker) -> Option<Outcome> {
+    let Engine { journal, services, .. } = engine;
+    let (head, mut delay, mut is_cancel_passed_on) = (&tracker.head, POLL_INTERVALS.0, false);
+    let partition = Partition::for_call(head.tenant.clone(), head.thread.as_ref(), head.id);
+    loop {
+        let now = services.clock.now();
+        match journal.find_record(&head.tenant, head.thread.as_ref(), head.id, now).await {
+            Ok(Some(CallRecord { outcome: Some(outcome), .. })) => return Some(outcome),
+            Ok(Some(record)) if record.opening.as_ref().is_some_and(|opening| opening.node != journal.node) => {}
+            Ok(_) => return None,
+            Err(error) => tracing::debug!(%error, call = %head.id, "outcome on another node not read; retrying"),
+        }
+        if engine.is_shutting_down() {
+            return None;
+        }
+        if tracker.cancel.is_cancelled() && !is_cancel_passed_on {
+            let key = requests::cancel_key(partition.clone(), head.id);
+            is_cancel_passed_on = requests::put_cancel(&*journal.store, key, now).await.is_ok();
+        }
+        tokio::time::sleep(delay).await;
+        delay = (2 * delay).min(POLL_INTERVALS.1);
+    }
 }
 
 /// The outcome of a call whose process died. The effect is unknown, unless the tool is read-only or had not started.
@@ -90,7 +145,7 @@ pub(crate) fn interrupted_outcome(open: &OpenCall, reason: &str, now: Timestamp)
         durability: WriteDurability::Durable,
         approval: record.approval,
         trace_id: record.trace_id,
-        queued: std::time::Duration::ZERO,
+        queued: Duration::ZERO,
         duration: now.since(record.opened_at),
         started_at: record.opened_at,
         ended_at: now,

@@ -204,7 +204,9 @@ async fn run_stages(engine: &Engine, found: Found, in_place: bool) -> Outcome {
         Ok(Err(refusal)) => match preopened_record(tracker.as_deref(), &refusal) {
             PreopenedRecord::Absent => {
                 ticket.count_end(refusal.kind);
-                ticket.refused_outcome(refusal)
+                let outcome = ticket.refused_outcome(refusal);
+                let is_settled = !tracker.as_ref().is_some_and(|tracker| tracker.may_be_resumed());
+                if is_settled { outcome } else { not_settled(outcome) }
             }
             PreopenedRecord::Retained => {
                 let outcome = Outcome { effect: Effect::Unknown, ..ticket.refused_outcome(deferred_error(refusal)) };
@@ -214,8 +216,7 @@ async fn run_stages(engine: &Engine, found: Found, in_place: bool) -> Outcome {
             PreopenedRecord::MustClose(open) => {
                 ticket.count_end(refusal.kind);
                 let outcome = ticket.refused_outcome(refusal);
-                Box::pin(close_refused(engine, &open, &outcome, tracker)).await;
-                outcome
+                Box::pin(close_refused(engine, &open, outcome, tracker)).await
             }
         },
         Err(panic) => {
@@ -261,13 +262,31 @@ fn deferred_error(refusal: CallError) -> CallError {
         .detail(refusal.detail)
 }
 
-/// Closes the record of a preopened call that is refused. If the store does not answer, the journal closes it later.
-async fn close_refused(engine: &Engine, open: &OpenCall, outcome: &Outcome, tracker: Option<Arc<CallTracker>>) {
-    let Some(tracker) = tracker else { return };
-    if let Err(error) = interruption::close_open_call(engine, &tracker.head.tenant, open, outcome).await {
-        tracing::warn!(%error, call = %outcome.id, "could not close refused call; will be retried");
-        engine.journal.note_unwritten(outcome);
+/// Closes the record of a preopened call that is refused; returns its outcome. If the store does not answer, the journal closes it later.
+async fn close_refused(
+    engine: &Engine,
+    open: &OpenCall,
+    outcome: Outcome,
+    tracker: Option<Arc<CallTracker>>,
+) -> Outcome {
+    let Some(tracker) = tracker else { return outcome };
+    match interruption::close_open_call(engine, &tracker.head.tenant, open, &outcome).await {
+        Ok(true) => outcome,
+        Ok(false) => interruption::outcome_elsewhere(engine, &tracker).await.unwrap_or(outcome),
+        Err(error) => {
+            tracing::warn!(%error, call = %outcome.id, "could not close refused call; will be retried");
+            engine.journal.note_unwritten(&outcome);
+            // Before that another process may resume the call, if this one dies or is taken for dead.
+            not_settled(outcome)
+        }
     }
+}
+
+/// The outcome of a call that was refused here and may be resumed by another process.
+fn not_settled(mut outcome: Outcome) -> Outcome {
+    outcome.effect = Effect::Unknown;
+    outcome.error.iter_mut().for_each(|error| error.retryable = false);
+    outcome
 }
 
 /// Cancels the call when its waiting caller is dropped, unless the call outlives its caller.

@@ -151,17 +151,15 @@ async fn write_opening(engine: &Engine, envelope: &CallEnvelope, stage: OpenStag
     let external_until = envelope.call.external.filter(|_| executing).map(|_| now + time_limit(envelope));
     let record = CallRecord { status, approval, external_until, opening: Some(Box::new(opening)), ..record };
     let partition = Partition::for_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
-    let mut batch = Batch::new(partition.clone()).with(journal.open(&envelope.call.tenant, &record)?);
-    if envelope.call.caller_minted_id {
-        batch.writes.push(journal.expect_never_ended(envelope.call.id));
-    }
+    let batch = Batch::new(partition.clone()).with(journal.open(&envelope.call.tenant, &record)?);
+    let batch = batch.with(journal.expect_never_ended(envelope.call.id));
     let batch = if executing { with_approval_consumed(engine, envelope, batch).await? } else { batch };
     let mut open = OpenCall { record, row_version: RowVersion { number: 1, stamp: batch.stamp } };
-    commit(engine, envelope, batch, &mut open).await?;
+    commit(engine, envelope, batch, (&mut open, 0)).await?;
     if let Err(refusal) = claim_key(journal, services, envelope).await {
         let removal = Batch::new(partition).with(journal.remove_open(open.record.id, open.row_version));
         if journal.store.commit(removal, now).await.is_err() {
-            mark_never_ran(engine, &open);
+            mark_refused(engine, &open, 0);
         }
         return Err(refusal);
     }
@@ -189,13 +187,25 @@ async fn with_approval_consumed(
 }
 
 /// Commits the batch whose first write is the call's record, and takes over the row version the store assigned: in a
-/// restored store, versions do not start at one.
-async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &mut OpenCall) -> Result<(), CallError> {
+/// restored store, versions do not start at one. `earlier_starts` says how often the call was started before.
+async fn commit(
+    engine: &Engine,
+    envelope: &CallEnvelope,
+    batch: Batch,
+    (open, earlier_starts): (&mut OpenCall, u32),
+) -> Result<(), CallError> {
     open.row_version.stamp = batch.stamp;
     let committed = engine.journal.store.commit(batch, engine.services.clock.now()).await;
     let versions = committed.map_err(|error| {
         if matches!(error, StoreError::Unknown(_)) {
-            mark_never_ran(engine, open);
+            mark_refused(engine, open, earlier_starts);
+            if envelope.open_record().is_none() {
+                engine.journal.note_unconfirmed(&envelope.call.tenant, open);
+            }
+            let is_rerunnable = envelope.tool.rerun_interrupted && envelope.call.external.is_none();
+            if let Some(tracker) = envelope.tracker.as_ref().filter(|_| is_rerunnable || open.is_waiting()) {
+                tracker.set_may_be_resumed();
+            }
         }
         open_error(envelope, error)
     })?;
@@ -203,11 +213,13 @@ async fn commit(engine: &Engine, envelope: &CallEnvelope, batch: Batch, open: &m
     Ok(())
 }
 
-/// The call is refused, but the journal may hold it as open. Recovery will close it as a call without effect.
-fn mark_never_ran(engine: &Engine, open: &OpenCall) {
+/// The call is refused, but the journal may hold it as open. Recovery will close it: as a call without effect, unless a process
+/// that died has started it before.
+fn mark_refused(engine: &Engine, open: &OpenCall, earlier_starts: u32) {
     let reason = "the call was refused: the store did not answer when the call was opened";
     let outcome = interruption::interrupted_outcome(open, reason, engine.services.clock.now());
-    engine.journal.note_unwritten(&Outcome { effect: Effect::None, attempts: 0, ..outcome });
+    let effect = if earlier_starts == 0 { Effect::None } else { outcome.effect };
+    engine.journal.note_unwritten(&Outcome { effect, attempts: earlier_starts, ..outcome });
 }
 
 /// Takes over a call that was opened before, by this process or by one that died, and increments its start count. The
@@ -260,7 +272,7 @@ pub(super) async fn adopt(engine: &Engine, envelope: &CallEnvelope, open: &OpenC
 /// Rewrites the record of an open call with this node as its owner.
 async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -> Result<OpenCall, CallError> {
     let journal = &engine.journal;
-    let executing = call.record.status == Status::Executing;
+    let (executing, earlier_starts) = (call.record.status == Status::Executing, call.start_count());
     let opening = call.record.opening.get_or_insert_with(|| {
         let read_only = envelope.tool.definition.annotations.read_only;
         Box::new(Opening {
@@ -282,7 +294,7 @@ async fn rewrite(engine: &Engine, envelope: &CallEnvelope, mut call: OpenCall) -
     let partition = Partition::for_call(envelope.call.tenant.clone(), envelope.call.thread.as_ref(), envelope.call.id);
     let batch = Batch::new(partition).with(journal.take_over(&envelope.call.tenant, &call)?);
     let batch = if executing { with_approval_consumed(engine, envelope, batch).await? } else { batch };
-    commit(engine, envelope, batch, &mut call).await?;
+    commit(engine, envelope, batch, (&mut call, earlier_starts)).await?;
     Ok(call)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -106,8 +106,9 @@ async fn a_call_whose_takeover_was_not_acknowledged_is_closed_soon() {
     let (pay, paying) = scripted("pay", []);
     let hub = ToolHub::builder().shared_store(store).tool(pay.idempotent().rerun_interrupted()).build().await.unwrap();
     tokio::time::sleep(60 * SECOND).await;
-    outcome(&hub, id).await.expect("it has an outcome").assert_error(ErrorKind::Interrupted);
-    assert_eq!(paying.recorded_arguments().len(), 0);
+    let closed = outcome(&hub, id).await.expect("it has an outcome");
+    closed.assert_effect(Effect::Unknown).assert_error(ErrorKind::Interrupted);
+    assert_eq!(paying.recorded_arguments().len(), 0, "not here, but the dead hub had started it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,6 +168,52 @@ async fn a_call_that_was_refused_while_it_was_opened_is_closed_as_one_that_chang
         assert_eq!(repeated.assert_success(), &json!("paid"), "nothing had happened, so it is executed now");
         assert_eq!(paying.recorded_arguments().len(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_opening_arrives_late_is_closed_as_its_caller_was_told() {
+    let (store, late): (Arc<InterceptedStore>, Arc<Mutex<Option<Batch>>>) = Default::default();
+    let sent = late.clone();
+    store.before_commits(move |batch| {
+        let is_opening = writes_table(batch, Table::OpenCalls) && sent.lock().unwrap().is_none();
+        if is_opening {
+            *sent.lock().unwrap() = Some(batch.clone());
+        }
+        Box::pin(async move { if is_opening { CommitAction::LoseRequest } else { CommitAction::Apply } })
+    });
+    let clock = TestClock::new();
+    let builder = || ToolHub::builder().shared_store(store.clone()).clock(clock.clone());
+    // The first node does the maintenance; the call is made on another one.
+    let first = builder().build().await.unwrap();
+    let (pay, paying) = scripted("pay", []);
+    let hub = builder().tool(pay).build().await.unwrap();
+    let refused = hub.call("pay", json!({})).thread("t").await;
+    refused.assert_effect(Effect::None).assert_error(ErrorKind::StoreUnavailable);
+    // Whatever the nodes look at now, the call is not there.
+    tokio::time::sleep(60 * SECOND).await;
+    let batch = late.lock().unwrap().clone().unwrap();
+    let _ = store.memory.commit(batch, clock.now()).await;
+    tokio::time::sleep(1_300 * SECOND).await;
+    let open = store.memory.scan(Scan::new(Table::OpenCalls, Scope::All), clock.now()).await.unwrap();
+    assert!(open.rows.is_empty(), "it does not stay open");
+    let closed = outcome(&first, refused.id).await.expect("it has an outcome");
+    closed.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
+    assert_eq!(paying.recorded_arguments().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_caller_of_a_call_that_another_node_may_resume_is_not_told_that_nothing_happened() {
+    let store: Arc<InterceptedStore> = Arc::default();
+    let lost = AtomicUsize::new(0);
+    store.before_commits(move |batch| {
+        let is_opening = writes_table(batch, Table::OpenCalls) && lost.fetch_add(1, Ordering::Relaxed) == 0;
+        Box::pin(async move { if is_opening { CommitAction::LoseAck } else { CommitAction::Apply } })
+    });
+    let pay = scripted("pay", []).0.idempotent().rerun_interrupted();
+    let hub = ToolHub::builder().shared_store(store).tool(pay).build().await.unwrap();
+    let refused = hub.call("pay", json!({})).thread("t").await;
+    refused.assert_effect(Effect::Unknown).assert_error(ErrorKind::StoreUnavailable);
+    assert!(!refused.error.unwrap().retryable);
 }
 
 /// Whether a commit writes a record that is longer than this.

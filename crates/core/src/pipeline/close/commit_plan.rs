@@ -15,7 +15,7 @@ use crate::{
     engine::Engine,
     execution::{CallEnvelope, Tool},
     journal::{CallRecord, OpenCall},
-    pipeline::{attempts::panic_text, dependencies, ticket::Ticket},
+    pipeline::{attempts::panic_text, dependencies, interruption, ticket::Ticket},
 };
 use toolhub_state::{ConflictOutcome, Draft, Drafts, ExecutionHistory, HistoryEvent};
 use toolhub_storage::backend::{Backend, Batch, Partition, RowVersion, StoreError, Table, Write};
@@ -220,12 +220,13 @@ impl<'a> CommitPlan<'a> {
         Ok(())
     }
 
-    /// Another node has closed the call already, because this node's lease had expired. The outcome in the journal is
+    /// Another node has closed the call already, or has taken it over, because this node's lease had expired. The outcome in the journal is
     /// the valid one.
     pub(super) async fn recorded_outcome(&self, outcome: Outcome, error: CallError, ticket: &Ticket<'_>) -> Outcome {
-        let (journal, call, now) = (&self.engine.journal, &self.envelope.call, self.engine.services.clock.now());
-        let record = journal.find_record(&call.tenant, call.thread.as_ref(), call.id, now).await;
-        let recorded = record.ok().flatten().and_then(|record| record.outcome);
+        let recorded = match &self.envelope.tracker {
+            Some(tracker) => interruption::outcome_elsewhere(self.engine, tracker).await,
+            None => None,
+        };
         recorded.unwrap_or_else(|| failed_outcome(outcome, error, ticket))
     }
 
