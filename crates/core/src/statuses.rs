@@ -198,7 +198,7 @@ impl Statuses {
                     match row_version {
                         Some(row_version) => self.insert_and_emit(key.clone(), (facts.clone(), row_version), requested),
                         // The row does not exist, or was removed when its thread was swept.
-                        None => self.cache.forget(key),
+                        None => _ = self.cache.forget_unchanged(key, requested),
                     }
                     (facts, row_version)
                 }
@@ -249,7 +249,7 @@ impl Statuses {
         let Some(key) = StatusKey::from_key(row_key) else { return Ok(()) };
         let requested = self.cache.time();
         let (facts, row_version) = self.load(&key, self.clock.now()).await?;
-        if row_version.is_none() && key.owner().is_some() {
+        if row_version.is_none() && key.owner().is_some() && self.cache.forget_unchanged(&key, requested) {
             // The thread was swept, its records with it.
             self.forget(&key);
         }

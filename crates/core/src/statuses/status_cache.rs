@@ -186,10 +186,22 @@ impl StatusCache {
 
     /// Removes the record of a deleted thread. Its row is deleted too, so a later one starts with version 1.
     pub(crate) fn forget(&self, key: &StatusKey) {
+        self.remove_if(key, |_| true);
+    }
+
+    /// Removes a record because a request to the store has found no row, unless it was put since that request: then the answer is older.
+    pub(crate) fn forget_unchanged(&self, key: &StatusKey, requested: CacheTime) -> bool {
+        self.remove_if(key, |record| record.changed_at <= requested.0)
+    }
+
+    /// Removes a record that meets the condition; returns whether there is none any more.
+    fn remove_if(&self, key: &StatusKey, condition: impl FnOnce(&Record) -> bool) -> bool {
         let mut records = self.records.shard(key);
-        if records.remove(key).is_none() {
-            return;
-        }
+        match records.get(key) {
+            None => return true,
+            Some(record) if !condition(record) => return false,
+            Some(_) => records.remove(key),
+        };
         self.len.fetch_sub(1, Ordering::Release);
         let mut by_tool = self.lock_by_tool();
         let by_tool = Arc::make_mut(&mut by_tool);
@@ -199,6 +211,7 @@ impl StatusCache {
                 by_tool.remove(&key.tool);
             }
         }
+        true
     }
 
     /// Sets the recheck time; returns whether it changed.
@@ -245,5 +258,16 @@ mod tests {
         assert_eq!(cached(), version(2, 90));
         assert_eq!(cache.unchanged_since(early), []);
         assert_eq!(cache.unchanged_since(cache.time()), std::slice::from_ref(&key));
+    }
+
+    #[test]
+    fn a_late_answer_that_there_is_no_row_does_not_remove_a_record_that_was_put_meanwhile() {
+        let (cache, key) = (StatusCache::default(), StatusKey::shared(&ToolName::new("look").unwrap()));
+        let early = cache.time();
+        cache.put(key.clone(), Arc::default(), version(1, 10), cache.time());
+        assert!(!cache.forget_unchanged(&key, early));
+        assert!(cache.get(&key).is_some());
+        assert!(cache.forget_unchanged(&key, cache.time()) && cache.is_empty());
+        assert!(cache.forget_unchanged(&key, early), "there is none");
     }
 }
