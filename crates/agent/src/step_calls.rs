@@ -128,6 +128,7 @@ async fn recover_call(
     let ended = hub.wait_for_call(&thread_key.tenant, call.id);
     tokio::pin!(ended);
     let record = tokio::select! {
+        biased;
         record = &mut ended => record?,
         () = cancel.cancelled() => match hub.cancel_call(&thread_key.tenant, call.id).await? {
             Cancellation::NotRunning | Cancellation::NotFound => None,

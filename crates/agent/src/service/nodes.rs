@@ -158,6 +158,7 @@ impl AgentService {
             let (service, stopping, hub) = (self.clone(), stopping.clone(), hub.clone());
             tasks.spawn(async move {
                 tokio::select! {
+                    biased;
                     () = service.copy_record(&tenant, run, &record_tx) => {}
                     () = record_tx.closed() => {}
                     () = stopping.cancelled() => {}
@@ -198,6 +199,7 @@ async fn take_over_runs(service: Weak<Inner>, mut departures: watch::Receiver<u6
     let mut next_scan = SCAN_INTERVAL;
     loop {
         tokio::select! {
+            biased;
             () = stopping.cancelled() => return,
             changed = departures.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(next_scan) => {}

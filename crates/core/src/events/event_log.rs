@@ -268,6 +268,7 @@ pub(crate) async fn run_event_log(log: Arc<EventLog>, mut rows: Watcher, stopped
             }
         }
         tokio::select! {
+            biased;
             () = stopped.cancelled() => break,
             () = log.queue.flush_needed.notified() => {}
             () = log.await_others(&mut rows) => {}

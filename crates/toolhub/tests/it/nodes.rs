@@ -4,6 +4,7 @@ mod approvals;
 mod events;
 mod permits;
 mod requests;
+mod simulation;
 mod takeovers;
 mod threads;
 mod upgrades;
