@@ -1,16 +1,27 @@
-//! A real Redis Cluster of one test: three primaries.
+//! A real Redis Cluster of one test: three primaries, and if wanted a replica of each.
 
-use crate::RedisServer;
+use crate::{RedisServer, redis_server::wait_until};
 
 /// Running servers that form a Cluster.
 #[derive(Debug)]
 pub struct RedisCluster {
+    /// First the three that begin as primaries; then, if there are any, their replicas in the same order.
     servers: Vec<RedisServer>,
+    /// Which server is the primary of each of the three parts.
+    primaries: [usize; SERVERS],
 }
 
 /// The hash slots of a Cluster.
 const SLOTS: usize = 16_384;
 const SERVERS: usize = 3;
+const SETTINGS: [&str; 5] = [
+    "--appendonly yes",
+    "--appendfsync always",
+    "--cluster-enabled yes",
+    "--cluster-node-timeout 1000",
+    // A server that comes back is in sync at once.
+    "--repl-diskless-sync-delay 0",
+];
 
 impl RedisCluster {
     /// Starts the servers and returns when the Cluster is complete.
@@ -19,9 +30,7 @@ impl RedisCluster {
     /// When `redis-server` is missing.
     #[must_use]
     pub fn start() -> Self {
-        let settings =
-            ["--appendonly yes", "--appendfsync always", "--cluster-enabled yes", "--cluster-node-timeout 2000"];
-        let servers: Vec<RedisServer> = (0..SERVERS).map(|_| RedisServer::start_with(&settings)).collect();
+        let servers: Vec<RedisServer> = (0..SERVERS).map(|_| RedisServer::start_with(&SETTINGS)).collect();
         for (at, server) in servers.iter().enumerate() {
             let (first, last) = (at * SLOTS / SERVERS, (at + 1) * SLOTS / SERVERS - 1);
             assert_eq!(server.cli(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]), "OK");
@@ -34,8 +43,66 @@ impl RedisCluster {
             let info = server.cli(&["CLUSTER", "INFO"]);
             info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{SERVERS}"))
         };
-        while !servers.iter().all(is_complete) {}
-        Self { servers }
+        wait_until(|| servers.iter().all(is_complete));
+        Self { servers, primaries: [0, 1, 2] }
+    }
+
+    /// Starts a Cluster with a replica of each primary, and returns when the replicas have all data.
+    ///
+    /// # Panics
+    /// When `redis-server` is missing.
+    #[must_use]
+    pub fn start_with_replicas() -> Self {
+        let mut cluster = Self::start();
+        for at in 0..SERVERS {
+            let replica = RedisServer::start_with(&SETTINGS);
+            let primary = &cluster.servers[at];
+            let (port, id) = (primary.port().to_string(), primary.cli(&["CLUSTER", "MYID"]));
+            assert_eq!(replica.cli(&["CLUSTER", "MEET", "127.0.0.1", &port]), "OK");
+            // It must have heard of the primary first.
+            wait_until(|| replica.cli(&["CLUSTER", "REPLICATE", &id]) == "OK");
+            cluster.servers.push(replica);
+        }
+        cluster.wait_until_redundant();
+        cluster
+    }
+
+    /// The primary of one of the three parts of a Cluster with replicas.
+    #[must_use]
+    pub fn primary(&self, part: usize) -> &RedisServer {
+        &self.servers[self.primaries[part]]
+    }
+
+    /// Kills the primary of a part, and returns when its replica has its role.
+    pub fn fail_over(&mut self, part: usize) {
+        let (old, new) = (self.primaries[part], self.replica_of(part));
+        self.servers[old].kill();
+        wait_until(|| self.servers[new].is_primary());
+        self.primaries[part] = new;
+    }
+
+    /// Starts the server of a part that was killed, and returns when all replicas have all data.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restore(&mut self, part: usize) {
+        let killed = self.replica_of(part);
+        self.servers[killed].restart();
+        self.wait_until_redundant();
+    }
+
+    /// The server of a part that is not its primary.
+    fn replica_of(&self, part: usize) -> usize {
+        2 * part + SERVERS - self.primaries[part]
+    }
+
+    fn wait_until_redundant(&self) {
+        let is_redundant = |part| self.servers[self.replica_of(part)].is_synchronized();
+        let is_complete = |server: &RedisServer| {
+            let (info, nodes) = (server.cli(&["CLUSTER", "INFO"]), server.cli(&["CLUSTER", "NODES"]));
+            info.contains("cluster_state:ok") && !nodes.contains("fail") && nodes.matches("slave").count() == SERVERS
+        };
+        wait_until(|| (0..SERVERS).all(is_redundant) && self.servers.iter().all(is_complete));
     }
 
     /// Its address.

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader},
     net::TcpListener,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use crate::TempFolder;
@@ -121,6 +122,27 @@ impl RedisServer {
         self.child = spawn(self.port, &self.settings, &self.folder).expect("the server starts again on its port");
     }
 
+    /// Ends the connections of its replicas, and lets none of them connect again. Connections of other clients stay.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub fn refuse_replicas(&self) {
+        assert_eq!(self.cli(&["CONFIG", "SET", "requirepass", "x"]), "OK");
+        assert_eq!(self.cli(&["-a", "x", "--no-auth-warning", "CLIENT", "KILL", "TYPE", "replica"]), "1");
+    }
+
+    /// Whether it has the role of a primary.
+    #[must_use]
+    pub fn is_primary(&self) -> bool {
+        self.cli(&["ROLE"]).starts_with("master")
+    }
+
+    /// Whether it is a replica that has all data of its primary.
+    #[must_use]
+    pub fn is_synchronized(&self) -> bool {
+        self.cli(&["INFO", "replication"]).contains("master_link_status:up")
+    }
+
     /// Freezes the server (SIGSTOP) until [`resume`](Self::resume).
     pub fn pause(&self) {
         self.signal("-STOP");
@@ -140,6 +162,13 @@ impl RedisServer {
 impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Waits until servers have reached a state. Asking them costs a process each time, which they need time for, too.
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+    while !condition() {
+        std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 

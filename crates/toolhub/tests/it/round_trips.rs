@@ -8,7 +8,7 @@ use toolhub::{
     redis::{Address, Options},
     testing::AssertOutcome,
 };
-use toolhub_testkit::{CountingProxy, RedisServer};
+use toolhub_testkit::{RedisServer, TcpProxy};
 
 /// The background tasks of store and hub send requests of their own, a few in ten seconds. Beside most of so many calls there are none.
 const CALLS: usize = 15;
@@ -40,14 +40,14 @@ async fn show(_: NoArguments, count: State<Count>) -> Result<u64, ToolError> {
 
 struct CountedHub {
     hub: ToolHub,
-    proxy: CountingProxy,
+    proxy: TcpProxy,
     _server: RedisServer,
 }
 
 impl CountedHub {
     async fn start() -> Self {
         let server = RedisServer::start();
-        let proxy = CountingProxy::start(server.port());
+        let proxy = TcpProxy::start(server.port());
         let address = format!("redis://127.0.0.1:{}/0", proxy.port());
         let store = Redis::open(Options::new(Address::parse(&address).unwrap())).unwrap();
         let tools =
