@@ -82,7 +82,7 @@ pub(crate) struct Journal {
     pub(crate) retention: Duration,
     /// The id of this hub, unique among all that ever used the store.
     pub(crate) node: SmolStr,
-    /// Notified when a call of this hub may have been left open.
+    /// Notified when a call of this hub may have been left open, or may be open again.
     pub(crate) recovery_needed: Arc<Notify>,
     /// Seals the secret arguments of open calls.
     sealer: Sealer,

@@ -1,6 +1,7 @@
 //! Tells subscribers which commits the store has lost although it had acknowledged them.
 //!
-//! In: the reports of the store. Out: `store.lost` events, each tenant with its own partitions.
+//! In: the reports of the store. Out: `store.lost` events, each tenant with its own partitions; and a scan of the open calls, because
+//! a call whose end was lost is open again.
 
 use std::{
     collections::BTreeMap,
@@ -25,6 +26,9 @@ pub(super) async fn run(hub: Weak<Engine>, seen: &AtomicUsize) {
         let Some(engine) = hub.upgrade() else { return };
         let reports = engine.services.store.losses(seen.load(Ordering::Relaxed));
         seen.fetch_add(reports.len(), Ordering::Relaxed);
+        if !reports.is_empty() {
+            engine.journal.recovery_needed.notify_one();
+        }
         emit(&engine, &reports);
     }
 }
