@@ -23,6 +23,7 @@ mod mcp_servers;
 mod mcp_sessions;
 mod mcp_stdio;
 mod mcp_tools;
+mod nodes_killed;
 mod planted_secrets;
 mod process;
 mod redis_store;

@@ -10,7 +10,7 @@ use toolhub_testkit::TempFolder;
 use super::{HttpConnection, Process, connection::HttpResponse};
 use crate::config::run_toolhub;
 
-const YEAR: i64 = 365 * 24 * 3600;
+pub(super) const YEAR: i64 = 365 * 24 * 3600;
 
 const PRELOADED: &str = r#"
 #include <stdio.h>
@@ -31,7 +31,7 @@ int clock_gettime(clockid_t id, struct timespec *at) {
 "#;
 
 /// Compiles the library with the C compiler that Rust links with.
-fn compile_preloaded(folder: &TempFolder) -> String {
+pub(super) fn compile_preloaded(folder: &TempFolder) -> String {
     folder.write("clock.c", PRELOADED);
     let library = folder.join("clock.so");
     let compiler =
