@@ -17,18 +17,18 @@ use crate::serve::{HttpConnection, Process};
 const LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// `quick` and `slow` append their request to the ledger: one line for each execution.
+/// `quick` and `slow` append their request to the ledger: one line for each execution. They get none if their node is killed before.
 const TOOLS: &str = r#"
 [tools.counter]
 builtin = "counter"
 [tools.quick]
 command = "sh"
-args = ["-c", 'read -r request; printf "%s\n" "$request" >>ledger; echo 1']
+args = ["-c", 'read -r request || exit 1; printf "%s\n" "$request" >>ledger; echo 1']
 parameters = { type = "object" }
 confirm = false
 [tools.slow]
 command = "sh"
-args = ["-c", 'read -r request; printf "%s\n" "$request" >>ledger; sleep 0.4; echo 1']
+args = ["-c", 'read -r request || exit 1; printf "%s\n" "$request" >>ledger; sleep 0.4; echo 1']
 parameters = { type = "object" }
 confirm = false
 "#;
