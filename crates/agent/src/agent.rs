@@ -175,9 +175,12 @@ impl Agent {
     /// # Errors
     /// When a run is open in the thread, or the store does not answer.
     pub async fn stream(&self, message: impl Into<UserMessage>) -> Result<BoxStream<'static, Arc<Event>>, AgentError> {
-        let events = self.service.hub().subscribe();
+        let mut events = self.service.hub().subscribe();
         let handle = self.start(message).await?;
-        Ok(Box::pin(follower::run_events(events, handle)))
+        if handle.is_remote() {
+            self.service.hub().follow_thread(&mut events, &self.thread_key.tenant, &self.thread_key.thread);
+        }
+        Ok(Box::pin(follower::run_events(events, self.thread_key.clone(), handle)))
     }
 
     /// Reports the result of an external call.

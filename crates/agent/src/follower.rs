@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use toolhub_core::{
     Stream,
     events::{Event, EventKind, Subscription},
-    ids::{RunId, Tenant},
+    ids::{RunId, ThreadKey},
 };
 
 use crate::{
@@ -34,8 +34,12 @@ pub enum RunEvent {
 }
 
 /// The events of a run until its end. Ends early if the process abandons the run, or if the subscriber lagged and
-/// missed the end: then `stream.reset` is the last event. Of a run that another node drives only the end is noticed.
-pub fn run_events(events: Subscription, run: RunHandle) -> impl Stream<Item = Arc<Event>> + Send {
+/// missed the end: then `stream.reset` is the last event.
+pub(crate) fn run_events(
+    events: Subscription,
+    thread: ThreadKey,
+    run: RunHandle,
+) -> impl Stream<Item = Arc<Event>> + Send {
     let id = run.id();
     let probe = move |lagged| {
         // The end event may still be on its way when the record is final, so the record counts only after a lag.
@@ -46,6 +50,7 @@ pub fn run_events(events: Subscription, run: RunHandle) -> impl Stream<Item = Ar
     let follower = RunFollower {
         events,
         run: id,
+        thread,
         probe,
         interval: POLL_INTERVAL,
         longest: POLL_INTERVAL,
@@ -60,15 +65,19 @@ pub fn run_events(events: Subscription, run: RunHandle) -> impl Stream<Item = Ar
 }
 
 impl AgentService {
-    /// Follows a run of a tenant to its end, whichever process drives it. `events` must be subscribed before the run
-    /// started or was loaded. The stream ends without a final item if the run is deleted with its thread.
+    /// Follows a run of a thread to its end, whichever node drives it. `events` must be subscribed before the run
+    /// started or was loaded. The stream ends without a final item if the run is deleted with its thread. A `stream.reset` says that
+    /// events of another node were missed.
     pub fn follow(
         &self,
-        tenant: Tenant,
+        thread: &ThreadKey,
         run: RunId,
-        events: Subscription,
+        mut events: Subscription,
     ) -> impl Stream<Item = RunEvent> + Send + use<> {
-        let service = self.clone();
+        if !self.is_driving(thread, run) {
+            self.hub().follow_thread(&mut events, &thread.tenant, &thread.thread);
+        }
+        let (service, tenant) = (self.clone(), thread.tenant.clone());
         let probe = move |_| {
             let (service, tenant) = (service.clone(), tenant.clone());
             async move {
@@ -79,7 +88,7 @@ impl AgentService {
                 }
             }
         };
-        // Events of a run that another node drives do not arrive here.
+        // Events of a run that another node drives arrive late or not at all.
         let (first, longest) = match self.hub().has_exclusive_store() {
             true => (STORE_POLL_INTERVAL, STORE_POLL_INTERVAL),
             false => POLL_INTERVALS,
@@ -87,6 +96,7 @@ impl AgentService {
         let follower = RunFollower {
             events,
             run,
+            thread: thread.clone(),
             probe,
             interval: first,
             longest,
@@ -94,8 +104,8 @@ impl AgentService {
             lagged: false,
             ended: false,
         };
-        // The probe compensates for missed events, so the reset is not passed on.
-        let is_reset = |item: &RunEvent| matches!(item, RunEvent::Event(event) if event.kind == EventKind::StreamReset);
+        // The probe compensates for a lag of this subscriber, so such a reset is not passed on.
+        let is_reset = |item: &RunEvent| matches!(item, RunEvent::Event(event) if event.kind == EventKind::StreamReset && event.thread.is_none());
         stream::unfold(follower, RunFollower::next).filter(move |item| std::future::ready(!is_reset(item)))
     }
 }
@@ -117,6 +127,7 @@ impl RunProbe {
 struct RunFollower<P> {
     events: Subscription,
     run: RunId,
+    thread: ThreadKey,
     /// Loads the run; its argument says whether the subscriber lagged.
     probe: P,
     /// Time until the next probe; doubles with each up to the longest.
@@ -143,7 +154,7 @@ impl<P: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<P> {
                 }
             }
             let Ok(event) = tokio::time::timeout_at(self.next_probe, self.events.next()).await else { continue };
-            if event.kind == EventKind::StreamReset {
+            if event.kind == EventKind::StreamReset && self.concerns_run(&event) {
                 // The end event may be among the missed ones.
                 self.lagged = true;
                 return Some((RunEvent::Event(event), self));
@@ -155,6 +166,14 @@ impl<P: Fn(bool) -> F, F: Future<Output = RunProbe>> RunFollower<P> {
             }
         }
         None
+    }
+
+    /// Whether a reset is about events of the run's thread.
+    fn concerns_run(&self, reset: &Event) -> bool {
+        reset
+            .thread
+            .as_ref()
+            .is_none_or(|thread| *thread == self.thread.thread && reset.tenant.as_ref() == Some(&self.thread.tenant))
     }
 
     /// The next event of a run that has ended, and the end itself after the last one: those that are queued come first.

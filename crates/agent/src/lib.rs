@@ -26,7 +26,7 @@ mod window;
 
 pub use agent::{Agent, AgentBuilder};
 pub use definition::{AgentDefinition, ToolExecution};
-pub use follower::{RunEvent, run_events};
+pub use follower::RunEvent;
 pub use message::{CallResult, Image, Message, ToolCall, UserMessage};
 pub use meters::{AgentStats, Histogram, Metrics, REQUEST_SECONDS_BUCKETS, RUN_SECONDS_BUCKETS, TOKEN_BUCKETS};
 pub use model::{

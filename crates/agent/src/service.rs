@@ -181,6 +181,11 @@ impl AgentService {
         self.begin(&thread_key, message.into(), CancellationToken::new()).await
     }
 
+    /// Whether this node drives a run.
+    pub(crate) fn is_driving(&self, thread: &ThreadKey, run: RunId) -> bool {
+        self.0.active_runs.get(thread).is_some_and(|active| active.run == run)
+    }
+
     /// Resumes the runs that a dead process left open; returns how many. Runs of agents that were
     /// [set](Self::set_agent) for their thread resume when those are set again. On a store with several nodes this concerns the
     /// runs of dead nodes, and from now on the service resumes those of each node that dies. There it leaves a run to other

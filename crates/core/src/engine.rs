@@ -17,7 +17,7 @@ use crate::{
     approvals::Approvals,
     argument_memory::ArgumentMemory,
     batched_records::BatchedRecords,
-    events::EventLog,
+    events::{EventLog, Relay},
     execution::Executor,
     extensions::Extensions,
     hooks::Hook,
@@ -25,6 +25,7 @@ use crate::{
     nodes::Nodes,
     offers::Offers,
     registry::Registry,
+    requests::NodeRequestHandlers,
     scheduler::Scheduler,
     services::Services,
     source_lists::SourceListTable,
@@ -38,10 +39,14 @@ pub(crate) struct Engine {
     pub(crate) journal: Journal,
     /// The nodes that share the store.
     pub(crate) nodes: Arc<Nodes>,
+    /// What other nodes ask of this one.
+    pub(crate) node_requests: NodeRequestHandlers,
     /// Records of plain read-only calls; `None` if the hub was given no store.
     pub(crate) batched_records: Option<Arc<BatchedRecords>>,
     /// The stored events; `None` if the hub was given no store.
     pub(crate) event_log: Option<Arc<EventLog>>,
+    /// Passes events between the nodes of a shared store.
+    pub(crate) event_relay: Option<Arc<Relay>>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) scheduler: Scheduler,
     pub(crate) argument_memory: ArgumentMemory,

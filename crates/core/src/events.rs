@@ -3,10 +3,11 @@
 //! In: events from every module. Out: events to subscribers, in order. Emitting never blocks; a subscriber that lags
 //! behind receives a `StreamReset`. Without subscribers no event is built. Some kinds are also stored by `event_log` and
 //! numbered: by this bus if no other hub uses the store, otherwise by `shared_log`, in the order of the store. `log_queue` holds
-//! what has to be stored.
+//! what has to be stored. `relay` passes events that are not stored to listeners on other nodes.
 
 mod event_log;
 mod log_queue;
+mod relay;
 mod shared_log;
 
 use std::{
@@ -25,6 +26,8 @@ use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
 pub(crate) use event_log::{EventLog, run_event_log};
 pub use event_log::{EventPage, StoredEvent};
 use log_queue::{LogQueue, Numbered, QueuedEvent};
+use relay::{FollowedThread, Outgoing};
+pub(crate) use relay::{Relay, run_relay};
 pub(crate) use shared_log::StatusMark;
 pub use toolhub_types::event_kind::{EventKind, MessageCall};
 
@@ -122,6 +125,11 @@ impl Event {
     pub fn name(&self) -> &'static str {
         self.kind.name()
     }
+
+    /// The thread it happened in, with its tenant.
+    fn thread_key(&self) -> Option<ThreadKey> {
+        Some(ThreadKey::new(self.tenant.as_ref()?, self.thread.as_ref()?))
+    }
 }
 
 /// Handle to emit events and to subscribe. Clones share the same bus.
@@ -136,6 +144,8 @@ struct Inner {
     last_id: Mutex<u64>,
     /// The queue of the event log, for persisted kinds.
     log_queue: OnceLock<Arc<LogQueue>>,
+    /// The events that other nodes want, if the store is shared.
+    outgoing: OnceLock<Arc<Outgoing>>,
     /// Number of events that a subscriber or the store was too slow for.
     dropped: AtomicU64,
 }
@@ -143,13 +153,14 @@ struct Inner {
 impl Events {
     pub(crate) fn new() -> Self {
         let sender = broadcast::Sender::new(BACKLOG);
-        let (subscribers, last_id, log_queue, dropped) = Default::default();
-        Self(Arc::new(Inner { sender, subscribers, last_id, log_queue, dropped }))
+        let (subscribers, last_id, log_queue, outgoing, dropped) = Default::default();
+        Self(Arc::new(Inner { sender, subscribers, last_id, log_queue, outgoing, dropped }))
     }
 
-    /// Whether there are subscribers. Cheap, so that the call path can check before it builds an event.
+    /// Whether there are subscribers, here or on other nodes. Cheap, so that the call path can check before it builds an event.
     pub(crate) fn has_subscribers(&self) -> bool {
         self.0.subscribers.load(Ordering::Relaxed) > 0
+            || self.0.outgoing.get().is_some_and(|outgoing| outgoing.has_followers())
     }
 
     /// Whether an event of a persisted kind would be received or stored.
@@ -162,6 +173,11 @@ impl Events {
         let mut current = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
         *current = (*current).max(last_id);
         let _ = self.0.log_queue.set(log.queue());
+    }
+
+    /// Attaches the queue of the events that other nodes want.
+    fn attach_relay(&self, outgoing: Arc<Outgoing>) {
+        let _ = self.0.outgoing.set(outgoing);
     }
 
     /// Emits an event that concerns all tenants.
@@ -201,6 +217,9 @@ impl Events {
             return;
         }
         let mut last_id = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outgoing) = self.0.outgoing.get() {
+            outgoing.push(&event);
+        }
         let Some(log_queue) = log_queue else { return self.0.deliver(Arc::new(event)) };
         if log_queue.is_shared() {
             if is_stored || log_queue.has_undelivered() {
@@ -235,6 +254,18 @@ impl Events {
         log_queue.take_undelivered(|event| self.0.deliver(event));
     }
 
+    /// Delivers an event of another node.
+    fn deliver_relayed(&self, event: Event) {
+        let _order = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.deliver(Arc::new(event));
+    }
+
+    /// Tells subscribers that events of a thread on other nodes were lost.
+    fn deliver_reset(&self, timestamp: Timestamp, thread: &ThreadKey) {
+        let (tenant, thread) = (Some(thread.tenant.clone()), Some(thread.thread.clone()));
+        self.deliver_relayed(Event { id: None, timestamp, tenant, thread, kind: EventKind::StreamReset });
+    }
+
     /// The number of events lost because a subscriber lagged behind or the store was too slow.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
@@ -243,7 +274,7 @@ impl Events {
     pub(crate) fn subscribe(&self) -> Subscription {
         let receiver = self.0.sender.subscribe();
         self.0.subscribers.fetch_add(1, Ordering::Relaxed);
-        Subscription { receiver, after_reset: None, inner: self.0.clone() }
+        Subscription { receiver, after_reset: None, followed: Vec::new(), inner: self.0.clone() }
     }
 }
 
@@ -273,10 +304,17 @@ pub struct Subscription {
     receiver: broadcast::Receiver<Arc<Event>>,
     /// The oldest event still available, returned after the `StreamReset` that reports the lost ones.
     after_reset: Option<Arc<Event>>,
+    /// Threads whose events on other nodes it receives too.
+    followed: Vec<FollowedThread>,
     inner: Arc<Inner>,
 }
 
 impl Subscription {
+    /// Receives the events of a thread on other nodes too.
+    pub(crate) fn follow(&mut self, relay: &Relay, thread: ThreadKey) {
+        self.followed.push(relay.follow(thread));
+    }
+
     /// Waits for the next event. An [`EventKind::StreamReset`] means that events were lost: reload any derived state.
     pub async fn next(&mut self) -> Arc<Event> {
         if let Some(event) = self.after_reset.take() {

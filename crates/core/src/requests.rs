@@ -1,7 +1,14 @@
-//! Requests between nodes: what one node asks of the node that runs a call.
+//! Requests between nodes: what one node asks of the node that runs a call, or of a certain node.
 //!
-//! In: a call that runs elsewhere, and a wish to cancel it or the result of its external execution. Out: rows in the call's partition,
-//! which the node that runs the call watches and answers. `hub/requests.rs` acts on them.
+//! In: a call that runs elsewhere, and a wish to cancel it or the result of its external execution; or a node and a request of another
+//! crate. Out: rows, those about a call in its partition, which the node concerned watches and answers. `hub/requests.rs` and
+//! `hub/node_requests.rs` act on them.
+
+mod handlers;
+mod node;
+
+pub(crate) use handlers::NodeRequestHandlers;
+pub(crate) use node::{NodeAnswer, NodeRequest, NodeRequestKey, load_node_request, node_prefix, put_node_request};
 
 use std::time::Duration;
 
@@ -34,11 +41,16 @@ pub(crate) enum RequestKind {
     Cancel(CallId),
     /// To accept the result of an external call.
     Report(CallId),
+    /// What another crate asks of a node.
+    Node,
 }
 
-/// The request of a row; `None` if it concerns no call.
+/// The request of a row; `None` if it is none of a hub.
 pub(crate) fn kind_of(key: &RowKey) -> Option<RequestKind> {
     let (kind, rest) = key.id.split_once('/')?;
+    if kind == "node" {
+        return Some(RequestKind::Node);
+    }
     let call = rest.split('/').next()?.parse().ok()?;
     match kind {
         "cancel" => Some(RequestKind::Cancel(call)),
@@ -214,10 +226,10 @@ pub(crate) async fn remove(store: &dyn Backend, key: RowKey, now: Timestamp) {
     }
 }
 
-/// The keys of all requests that concern calls, of all tenants.
-pub(crate) async fn all(store: &dyn Backend, now: Timestamp) -> Result<Vec<RowKey>, StoreError> {
+/// The keys of all requests that concern calls, of all tenants, and of those to this node.
+pub(crate) async fn all(store: &dyn Backend, node: &str, now: Timestamp) -> Result<Vec<RowKey>, StoreError> {
     let mut keys = Vec::new();
-    for prefix in [CANCEL, REPORT] {
+    for prefix in [CANCEL, REPORT, &node_prefix(node)] {
         let rows = read_all(store, Scan::new(Table::Requests, Scope::All).prefix(prefix), now).await?;
         keys.extend(rows.into_iter().map(|(key, _)| key));
     }

@@ -35,9 +35,9 @@ pub enum CopyError {
     Different(Table, String),
 }
 
-/// The tables that are copied: all but the leases of running nodes.
+/// The tables that are copied: all but those in which running nodes hold leases or pass events on.
 fn tables() -> impl Iterator<Item = Table> {
-    Table::ALL.into_iter().filter(|table| !matches!(table, Table::Nodes | Table::Permits))
+    Table::ALL.into_iter().filter(|table| !matches!(table, Table::Nodes | Table::Permits | Table::Relay))
 }
 
 /// Copies all rows that have not expired. `terms` are the index terms of a row.

@@ -1,12 +1,12 @@
 //! The kinds of events, each with its name and payload.
 
 mod names;
-mod stored;
+mod read;
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use smol_str::SmolStr;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A call requested by a model.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MessageCall {
     /// The call.
     pub id: CallId,

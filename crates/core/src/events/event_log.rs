@@ -205,7 +205,7 @@ impl StoredEvent {
     /// The event as it was emitted; `None` if this version does not know its kind.
     pub(super) fn into_event(self) -> Option<super::Event> {
         let Self { id, event, timestamp, tenant, thread, data } = self;
-        let kind = EventKind::from_stored(&event, data)?;
+        let kind = EventKind::from_fields(&event, data)?;
         Some(super::Event { id: Some(id), timestamp, tenant, thread, kind })
     }
 }

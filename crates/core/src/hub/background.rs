@@ -98,6 +98,12 @@ pub(super) async fn start_tasks(
                 Box::pin(run_shared_permits(permits.clone(), changes, stopped))
             });
         }
+        if let Some(relay) = engine.event_relay.clone() {
+            let (hub, mut first) = (weak(), Some(services.store.watch(Table::Relay)));
+            spawner.spawn_graceful("event relay", move |stopped| {
+                Box::pin(events::run_relay(relay.clone(), take_or_watch(&hub, &mut first, Table::Relay), stopped))
+            });
+        }
         thread_store.own_removals.start();
         let (hub, mut first) = (weak(), Some(services.store.watch(Table::Threads)));
         spawner.spawn("thread watch", move || {

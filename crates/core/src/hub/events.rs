@@ -13,7 +13,7 @@ use crate::{
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
     event_kind::EventKind,
-    ids::{Tenant, ThreadId},
+    ids::{Tenant, ThreadId, ThreadKey},
     redact::Redactor,
 };
 
@@ -22,6 +22,14 @@ impl ToolHub {
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.engine.services.events.subscribe()
+    }
+
+    /// Lets a subscription receive what the calls and runs of a thread do on other nodes of a shared store, from about now on. Without it,
+    /// only stored events of other nodes arrive. A [`StreamReset`](EventKind::StreamReset) of the thread means that some were missed.
+    pub fn follow_thread(&self, events: &mut Subscription, tenant: &Tenant, thread: &ThreadId) {
+        if let Some(relay) = &self.engine.event_relay {
+            events.follow(relay, ThreadKey::new(tenant, thread));
+        }
     }
 
     /// Whether there are subscribers. A producer can skip building an expensive event if there are none.

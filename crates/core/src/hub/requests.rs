@@ -11,12 +11,13 @@ use std::{
 use futures_util::StreamExt;
 use serde_json::Value;
 
-use super::ToolHub;
+use super::{ToolHub, node_requests};
 use crate::{
     call::ReportError,
     engine::Engine,
     journal::{CallRecord, CallTracker, OpenCall},
     requests::{self, ReportAnswer, ReportRequest, RequestKind},
+    services::Services,
 };
 use toolhub_storage::{
     backend::{Partition, RowKey, RowVersion, StoreError, WatchEvent, Watcher},
@@ -38,20 +39,23 @@ pub(super) async fn watch_requests(mut rows: Watcher, hub: Weak<Engine>) {
         let Some(engine) = hub.upgrade() else { return };
         match change {
             WatchEvent::Row(key, Some(_)) => act(&engine, key).await,
-            WatchEvent::Row(_, None) => {}
-            WatchEvent::Lagged => match requests::all(&*engine.services.store, engine.services.clock.now()).await {
-                Ok(keys) => {
-                    for key in keys {
-                        act(&engine, key).await;
+            WatchEvent::Row(key, None) => engine.node_requests.cancel(&key.id),
+            WatchEvent::Lagged => {
+                let Services { store, clock, .. } = &*engine.services;
+                match requests::all(&**store, engine.nodes.own_id(), clock.now()).await {
+                    Ok(keys) => {
+                        for key in keys {
+                            act(&engine, key).await;
+                        }
                     }
+                    Err(error) => tracing::warn!(%error, "requests of other nodes not read after missed changes"),
                 }
-                Err(error) => tracing::warn!(%error, "requests of other nodes not read after missed changes"),
-            },
+            }
         }
     }
 }
 
-/// Acts on a request if its call runs here.
+/// Acts on a request if it is to this node or its call runs here.
 async fn act(engine: &Arc<Engine>, key: RowKey) {
     let Some(kind) = requests::kind_of(&key) else { return };
     let find = |call| engine.live_calls.find(call).filter(|live| live.head.tenant == key.partition.tenant);
@@ -73,6 +77,7 @@ async fn act(engine: &Arc<Engine>, key: RowKey) {
                 Err(error) => tracing::warn!(%error, %call, "result that was reported on another node not read"),
             }
         }
+        RequestKind::Node => node_requests::row_changed(engine, key),
     }
 }
 

@@ -59,7 +59,10 @@ async fn listen(
     let types = EventTypes::of(query.types.as_deref());
     types.check()?;
     // Subscribe before loading the backlog, so that no event in between is missed.
-    let events = app.hub().subscribe();
+    let mut events = app.hub().subscribe();
+    if let Some(thread) = &query.thread_id {
+        app.hub().follow_thread(&mut events, &principal.tenant, thread);
+    }
     let filter = EventFilter { tenant: principal.tenant.clone(), thread: query.thread_id, types };
     let hub = app.hub().clone();
     let mut subscriber =
@@ -105,14 +108,18 @@ async fn next_event(mut subscriber: EventSubscriber) -> Option<(SseEvent, EventS
             continue;
         }
         let event: Arc<Event> = subscriber.events.next().await;
-        let is_reset = event.name() == "stream.reset";
         if let Some(id) = event.id {
             if id <= subscriber.last_id {
                 continue;
             }
             subscriber.last_id = id;
         }
-        if is_reset || subscriber.filter.matches(event.tenant.as_ref(), event.thread.as_ref(), event.name()) {
+        let filter = &subscriber.filter;
+        let is_wanted = match event.kind {
+            EventKind::StreamReset => filter.concerns(&event),
+            _ => filter.matches(event.tenant.as_ref(), event.thread.as_ref(), event.name()),
+        };
+        if is_wanted {
             return Some((sse::hub_event(event.id, event.name(), &*event, &subscriber.links), subscriber));
         }
     }
@@ -130,6 +137,11 @@ impl EventSubscriber {
 }
 
 impl EventFilter {
+    /// Whether a reset is about events that the client gets: its subscription lagged, or events of its thread on other nodes were lost.
+    fn concerns(&self, reset: &Event) -> bool {
+        reset.thread.is_none() || (reset.thread == self.thread && reset.tenant.as_ref() == Some(&self.tenant))
+    }
+
     fn matches(&self, tenant: Option<&Tenant>, thread: Option<&ThreadId>, name: &str) -> bool {
         let is_global = tenant.is_none() && thread.is_none();
         tenant.is_none_or(|tenant| *tenant == self.tenant)

@@ -15,7 +15,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use smol_str::SmolStr;
 use toolhub_agent::{AgentError, RunHandle, RunRecord, StoredMessage, UserMessage};
-use toolhub_core::{CallError, ErrorKind, ids::ThreadId};
+use toolhub_core::{
+    CallError, ErrorKind,
+    ids::{ThreadId, ThreadKey},
+};
 
 use super::{
     runs::event_stream,
@@ -100,11 +103,11 @@ async fn send(
     let replayed = run.is_replayed();
     let mut response = match events {
         Some(events) => {
-            let tenant = principal.tenant.clone();
+            let tenant = &principal.tenant;
             // A run that was just started may have ended already, but its events are in the subscription.
             let run_events = match replayed {
                 true => event_stream::follow_existing(&app, tenant, &run.record(), events, links),
-                false => event_stream::follow_new(&app, tenant, run.id(), events, links),
+                false => event_stream::follow_new(&app, &ThreadKey::new(tenant, &thread), run.id(), events, links),
             };
             sse::stream(&app, principal, run_events)
         }

@@ -169,7 +169,7 @@ async fn follow(
     // Subscribe before the lookup, so that an end in between is not missed.
     let events = app.hub().subscribe();
     let record = path.find(&app, &principal).await?;
-    let run_events = event_stream::follow_existing(&app, principal.tenant.clone(), &record, events, links);
+    let run_events = event_stream::follow_existing(&app, &principal.tenant, &record, events, links);
     Ok(sse::stream(&app, principal, run_events))
 }
 

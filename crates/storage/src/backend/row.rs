@@ -59,11 +59,13 @@ pub enum Table {
     Requests,
     /// How many calls of a tool run on each node, for tools whose concurrency all nodes share.
     Permits,
+    /// Events that nodes pass on to each other, and which threads they follow.
+    Relay,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -88,6 +90,7 @@ impl Table {
         Self::Rates,
         Self::Requests,
         Self::Permits,
+        Self::Relay,
     ];
 
     /// The row id of a thread's open run in the table [`Runs`](Self::Runs). There is at most one, and a thread that
@@ -129,6 +132,7 @@ impl Table {
             Self::Rates => "rates",
             Self::Requests => "requests",
             Self::Permits => "permits",
+            Self::Relay => "relay",
         }
     }
 }

@@ -3,6 +3,7 @@
 mod approvals;
 mod events;
 mod permits;
+mod relay;
 mod requests;
 mod simulation;
 mod takeovers;

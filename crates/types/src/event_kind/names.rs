@@ -55,6 +55,24 @@ impl EventKind {
         )
     }
 
+    /// Whether the nodes of a shared store pass the event on to each other, for listeners that follow its thread: the life and progress
+    /// of calls and runs. Events about availability are not: every node notices by itself.
+    pub fn is_relayed(&self) -> bool {
+        matches!(
+            self,
+            Self::ExecutionStarted { .. }
+                | Self::ExecutionCompleted { .. }
+                | Self::ExecutionFailed { .. }
+                | Self::CallProgress { .. }
+                | Self::CallLog { .. }
+                | Self::RunStarted { .. }
+                | Self::RunCompleted { .. }
+                | Self::RunFailed { .. }
+                | Self::MessageDelta { .. }
+                | Self::MessageCompleted { .. }
+        )
+    }
+
     /// The agent run the event belongs to.
     #[must_use]
     pub fn run_id(&self) -> Option<RunId> {

@@ -18,7 +18,7 @@ use crate::{
     batched_records::BatchedRecords,
     blocking::BlockingPool,
     engine::{Engine, Shutdown},
-    events::EventLog,
+    events::{EventLog, Relay},
     extensions::Extensions,
     hub::{ToolHub, background, sources::Owner},
     journal::{CallIndex, Journal, LiveCalls},
@@ -85,6 +85,8 @@ impl HubBuilder {
         if let Some(log) = &event_log {
             log.attach().await?;
         }
+        let event_relay = (!is_exclusive)
+            .then(|| Arc::new(Relay::new(store.clone(), clock.clone(), self.events.clone(), node.clone())));
         let membership = (self.node, self.node_timeout);
         let (nodes_store, events) = ((store.clone(), is_exclusive), self.events.clone());
         let nodes = Arc::new(Nodes::new(nodes_store, clock.clone(), events, node, membership));
@@ -152,7 +154,9 @@ impl HubBuilder {
                 registry: Registry::with_policies(policies),
                 journal,
                 nodes,
+                node_requests: Default::default(),
                 event_log,
+                event_relay,
                 approvals,
                 scheduler: Scheduler::new(self.max_concurrency, self.queue_limits, self.run_limits),
                 argument_memory: ArgumentMemory::new(self.max_argument_memory),

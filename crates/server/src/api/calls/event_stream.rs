@@ -31,9 +31,12 @@ pub(super) async fn follow(
 ) -> ApiResult<Response> {
     let id = path.parse_id()?;
     // Subscribe before the lookup, so that an outcome in between is not missed.
-    let events = app.hub().subscribe();
+    let mut events = app.hub().subscribe();
     let record = app.hub().call_record(&principal.tenant, id).await?.ok_or_else(|| not_found(&path.id))?;
     let ended = record.outcome.is_some();
+    if !ended && let Some(thread) = &record.thread {
+        app.hub().follow_thread(&mut events, &principal.tenant, thread);
+    }
     let follower = CallFollower {
         hub: app.hub().clone(),
         tenant: principal.tenant.clone(),
@@ -72,7 +75,7 @@ async fn next_event(follower: Option<CallFollower>) -> Option<(SseEvent, Option<
             }
             Ok(event) if event.kind == EventKind::StreamReset => follower.ended = follower.has_ended().await,
             Ok(_) if Instant::now() < follower.next_poll => {}
-            // The call may run on another node, whose events do not arrive here.
+            // The call may run on another node, whose events may not arrive here.
             Ok(_) | Err(_) => {
                 follower.next_poll = next_poll_time();
                 follower.ended = follower.has_ended().await;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolhub_agent::{RunEvent, RunRecord, RunStatus};
 use toolhub_core::{
     events::Subscription,
-    ids::{RunId, Tenant},
+    ids::{RunId, Tenant, ThreadKey},
 };
 
 use crate::{app::App, links::Links, sse};
@@ -20,7 +20,7 @@ use crate::{app::App, links::Links, sse};
 /// Follows a run from its start: the subscription has all of its events.
 pub(crate) fn follow_new(
     app: &App,
-    tenant: Tenant,
+    thread: &ThreadKey,
     run: RunId,
     events: Subscription,
     links: Links,
@@ -30,13 +30,13 @@ pub(crate) fn follow_new(
         RunEvent::Ended(record) => final_events(&record),
         _ => Vec::new(),
     };
-    app.agents().follow(tenant, run, events).map(to_sse).flat_map(stream::iter).boxed()
+    app.agents().follow(thread, run, events).map(to_sse).flat_map(stream::iter).boxed()
 }
 
 /// Follows a run that was started before. If it has ended, sends only its last events.
 pub(crate) fn follow_existing(
     app: &App,
-    tenant: Tenant,
+    tenant: &Tenant,
     record: &RunRecord,
     events: Subscription,
     links: Links,
@@ -44,7 +44,7 @@ pub(crate) fn follow_existing(
     if record.status.is_end() {
         stream::iter(final_events(record)).boxed()
     } else {
-        follow_new(app, tenant, record.id, events, links)
+        follow_new(app, &ThreadKey::new(tenant, &record.thread), record.id, events, links)
     }
 }
 
