@@ -201,7 +201,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Events(args) => events::run(session, &args).await,
         Command::Audit(args) => audit::run(session, &args).await,
         Command::Nodes(args) => nodes::run(session, &args).await,
-        Command::Reload(_) => reload::run(session).await,
+        Command::Reload(args) => reload::run(session, &args).await,
         Command::Clock(command) => clock::run(session, &command).await,
         Command::Config(config) => config_command::run(session, &config).await,
         Command::Import(import) => import::run(session, import).await,

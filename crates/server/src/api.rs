@@ -41,6 +41,7 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
+pub(crate) use nodes::answer_other_nodes;
 use serde_json::Value;
 
 use crate::{

@@ -9,7 +9,7 @@ use std::{
 
 use futures_core::future::BoxFuture;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::task::JoinError;
 use toolhub_core::StoreRole;
@@ -158,7 +158,7 @@ fn count_problems(problems: &[ConfigProblem]) -> String {
 }
 
 /// What a reload changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReloadReport {
     /// Tools that were added.

@@ -77,6 +77,7 @@ impl Server {
         settings: Settings,
         host_control: Arc<dyn HostControl>,
     ) -> Self {
+        api::answer_other_nodes(&hub, &host_control);
         Self { app: App::new(hub, store, Some(host_control), settings) }
     }
 

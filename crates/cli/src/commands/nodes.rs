@@ -65,7 +65,7 @@ pub(crate) async fn run(session: &Session, args: &NodesArgs) -> Result<Exit, Fai
     }
     printer.print(&table.render(printer.width, printer.ascii));
     if has_different_configs(&nodes) {
-        printer.note("the nodes have different configs: give each the same files, and `toolhub reload` on each");
+        printer.note("the nodes have different configs: give each the same files, and `toolhub reload --all`");
     }
     Ok(Exit::Success)
 }

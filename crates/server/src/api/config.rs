@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::Method};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -49,13 +50,17 @@ pub(super) fn host_problem(error: HostControlError) -> Problem {
 }
 
 /// One problem of a config, as a member of `errors`.
-#[derive(Debug, Serialize)]
-struct ConfigErrorItem {
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(super) struct ConfigErrorItem {
+    /// The key that is to blame, as a JSON pointer; empty if none is.
     pointer: String,
+    /// What is wrong.
     detail: String,
+    /// Where.
     #[serde(rename = "place")]
     location: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     hint: Option<String>,
 }
 

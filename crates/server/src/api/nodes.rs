@@ -1,15 +1,19 @@
 //! The nodes that share the store of the hub.
 //!
-//! In: nothing. Out: this node and the others, with what this one knows of them.
+//! In: nothing. Out: this node and the others, with what this one knows of them. `reload` reloads the config of all.
+
+mod reload;
 
 use axum::{extract::State, http::Method, response::IntoResponse};
 use toolhub_core::{ErrorKind, NodeStatus};
+
+pub(crate) use reload::answer_other_nodes;
 
 use crate::{
     app::App,
     extract::Query,
     page::{self, List, ListQuery, RequestUri},
-    problem::ApiResult,
+    problem::{ApiResult, Code},
     route::Route,
     scope::{Access, Scope},
 };
@@ -23,6 +27,12 @@ pub(super) fn routes() -> Vec<Route> {
                 "A page of nodes: those that are alive, and those that died in the last minutes",
             )
             .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::POST, "/api/v1/nodes/reload", Access::Needs(Scope::Admin), "system", reload::reload_all)
+            .audited("config.reload")
+            .summary("Let every living node reload the config from its own files")
+            .json_response::<reload::NodeReloads>(200, "What each node did; an invalid config changes nothing there")
+            .refusals(&[ErrorKind::StoreUnavailable])
+            .problems(&[Code::NOT_FOUND]),
     ]
 }
 

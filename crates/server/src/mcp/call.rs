@@ -4,6 +4,7 @@
 //! cancels, or closes the stream of its request, cancels the call, unless it has an idempotency key.
 
 mod client_call;
+mod pause;
 mod tasks;
 mod thread;
 
@@ -12,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt;
 use rmcp::{
     ErrorData,
-    model::{CallToolRequestParams, CallToolResponse, InputRequests, InputRequiredResult},
+    model::{CallToolRequestParams, CallToolResponse, ClientCapabilities, InputRequiredResult},
 };
 use serde_json::{Map, Value};
 use toolhub_core::{
@@ -21,6 +22,8 @@ use toolhub_core::{
 };
 
 use client_call::ClientCall;
+pub(super) use pause::{Pause, answer_other_nodes};
+use pause::{Resumed, suspend};
 pub(super) use tasks::InteractiveTasks;
 use thread::take_thread_argument;
 pub(super) use thread::{THREAD_ARGUMENT, THREAD_META, named_thread, takes_thread_argument};
@@ -28,7 +31,7 @@ pub(super) use thread::{THREAD_ARGUMENT, THREAD_META, named_thread, takes_thread
 use super::{
     approvals::{self, ApprovalForms, Decision, FORM_KEY},
     input::{ClientInput, MissingInput, accepted_kinds, to_result},
-    interactive_calls::{CallStep, InteractiveCall, ResumeKey, SuspendedCalls},
+    interactive_calls::{CallStep, InteractiveCall, SuspendedCalls},
     request::{ClientChannel, McpContext},
     result,
     search::{self, SearchCall},
@@ -114,9 +117,18 @@ impl Calls {
                 }
             }
             Some(state) => {
-                let mut running = self.resume(&state, &call.resume_key())?;
-                running.answer(answers.into_iter().collect());
-                match Box::pin(self.drive(running, &call)).await? {
+                let answers = answers.into_iter().collect();
+                let progress = match Box::pin(self.resume(state, &call.resume_key(), answers, context)).await? {
+                    Resumed::Here(running) => Box::pin(self.drive(running, &call)).await?,
+                    Resumed::Elsewhere(Pause::Ended { outcome, missing }) => {
+                        check_capabilities(&outcome, missing, context)?;
+                        CallProgress::Ended(outcome)
+                    }
+                    Resumed::Elsewhere(Pause::InputRequired(result)) => {
+                        CallProgress::Suspended(CallToolResponse::InputRequired(result))
+                    }
+                };
+                match progress {
                     CallProgress::Ended(outcome) => call.result(&outcome),
                     CallProgress::Suspended(result) => Ok(result),
                 }
@@ -236,7 +248,7 @@ impl Calls {
             true => request.await,
             false => Box::pin(follow(request.start(), &mut notifier)).await,
         };
-        check_capabilities(&outcome, &missing, context)?;
+        check_capabilities(&outcome, missing.capabilities(), context)?;
         Ok(CallProgress::Ended(Box::new(outcome)))
     }
 
@@ -249,11 +261,6 @@ impl Calls {
         call.thread = sealed.thread;
         call.own_approval = Some(self.hub.reserve_approval(sealed.approval));
         self.forms.decide(sealed.approval, form, call.request).await.map_err(store_fault)
-    }
-
-    /// Takes a call that waits for answers of this caller.
-    pub(super) fn resume(&self, state: &str, key: &ResumeKey) -> Result<InteractiveCall, ErrorData> {
-        self.suspended.take(state, key).map_err(|error| ErrorData::invalid_params(error.to_string(), None))
     }
 
     /// Follows a call until it ends, asks its caller, or becomes a task.
@@ -276,7 +283,7 @@ impl Calls {
             };
             let requests = match step {
                 CallStep::Ended(outcome) => {
-                    check_capabilities(&outcome, running.missing(), call.context)?;
+                    check_capabilities(&outcome, running.missing().capabilities(), call.context)?;
                     return Ok(CallProgress::Ended(outcome));
                 }
                 CallStep::InputRequired(requests) => requests,
@@ -286,28 +293,11 @@ impl Calls {
             if requests.is_empty() {
                 continue;
             }
-            match self.suspend(running, requests, call.resume_key()) {
+            match suspend(&self.suspended, running, requests, call.resume_key()) {
                 Ok(result) => return Ok(CallProgress::Suspended(CallToolResponse::InputRequired(result))),
                 Err(declined) => running = *declined,
             }
         }
-    }
-
-    /// Keeps a call that asked its caller. Returns the answer to the request that ends with it.
-    ///
-    /// # Errors
-    /// The call, whose requests are declined, if too many calls wait for an answer.
-    pub(super) fn suspend(
-        &self,
-        call: InteractiveCall,
-        requests: InputRequests,
-        key: ResumeKey,
-    ) -> Result<InputRequiredResult, Box<InteractiveCall>> {
-        let state = self.suspended.park(key, call).map_err(|mut call| {
-            call.decline_all();
-            call
-        })?;
-        Ok(InputRequiredResult::new(Some(requests), Some(state.to_string())))
     }
 
     fn build<'a>(&'a self, call: &ClientCall<'_>) -> Result<CallRequest<'a>, ErrorData> {
@@ -350,10 +340,10 @@ enum CallProgress {
 /// Refuses a call that failed because its client has not declared a capability. Only the modern era has a word for that.
 pub(super) fn check_capabilities(
     outcome: &Outcome,
-    missing: &MissingInput,
+    missing: Option<ClientCapabilities>,
     context: &McpContext,
 ) -> Result<(), ErrorData> {
-    match missing.capabilities().filter(|_| outcome.error.is_some() && context.is_modern) {
+    match missing.filter(|_| outcome.error.is_some() && context.is_modern) {
         Some(required) => Err(ErrorData::missing_required_client_capability(required)),
         None => Ok(()),
     }

@@ -19,9 +19,7 @@ use toolhub_core::{
     clock::{Clock, Timestamp},
 };
 
-#[cfg(test)]
-pub(crate) use suspended::ResumeError;
-pub(crate) use suspended::{ResumeKey, SuspendedCalls};
+pub(crate) use suspended::{ResumeError, ResumeKey, SuspendedCalls};
 
 use super::{approvals::FORM_KEY, input::MissingInput};
 

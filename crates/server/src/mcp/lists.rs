@@ -22,9 +22,9 @@ use toolhub_core::{
 };
 
 use super::{
-    call::{Calls, cancelled, check_capabilities, named_thread},
-    input::{ClientInput, accepted_kinds, to_result},
-    interactive_calls::{CallStep, InteractiveCall, ResumeKey},
+    call::{Calls, Pause, check_capabilities, named_thread},
+    input::{ClientInput, accepted_kinds},
+    interactive_calls::{InteractiveCall, ResumeKey},
     request::McpContext,
     resource_updates::{ResourceUpdates, SubscriptionRefused},
     result::{self, ARTIFACTS},
@@ -204,37 +204,19 @@ impl Lists<'_> {
         let thread = named_thread(context)?;
         let key = ResumeKey::new(&self.context.request.principal, thread.as_ref(), call.tool.as_str(), &call.arguments);
         let responses = answers.responses.into_iter().collect();
-        let mut running = match answers.state {
+        let pause = match answers.state {
             None => {
-                InteractiveCall::start(self.request_of(call), accepted, self.hub.clock()).answered_before(responses)
+                let running = InteractiveCall::start(self.request_of(call), accepted, self.hub.clock());
+                self.calls.run_until_pause(running.answered_before(responses), &key, context).await?
             }
-            Some(state) => {
-                let mut running = self.calls.resume(&state, &key)?;
-                running.answer(responses);
-                running
-            }
+            Some(state) => self.calls.resume_until_pause(state, &key, responses, context).await?,
         };
-        loop {
-            let step = tokio::select! {
-                step = running.next() => step,
-                () = context.cancelled.cancelled() => return Err(cancelled()),
-            };
-            let requests = match step {
-                CallStep::Ended(outcome) => {
-                    check_capabilities(&outcome, running.missing(), context)?;
-                    return Ok(Read::Ended(outcome.into_result()));
-                }
-                CallStep::InputRequired(requests) => requests,
-            };
-            let (requests, inexpressible) = to_result(requests);
-            running.decline(&inexpressible);
-            if requests.is_empty() {
-                continue;
+        match pause {
+            Pause::Ended { outcome, missing } => {
+                check_capabilities(&outcome, missing, context)?;
+                Ok(Read::Ended(outcome.into_result()))
             }
-            match self.calls.suspend(running, requests, key.clone()) {
-                Ok(result) => return Ok(Read::InputRequired(result)),
-                Err(declined) => running = *declined,
-            }
+            Pause::InputRequired(result) => Ok(Read::InputRequired(result)),
         }
     }
 

@@ -69,9 +69,11 @@ impl HubServer {
     pub(super) fn new(hub: &ToolHub, audit: &Arc<Audit>, settings: &Settings, stopping: &CancellationToken) -> Self {
         let forms = ApprovalForms { hub: hub.clone(), audit: audit.clone(), mode: settings.mcp.approval };
         let tools = Arc::new(ToolList::new(hub));
+        let suspended = SuspendedCalls::new(hub.node_id(), stopping);
+        call::answer_other_nodes(hub, &suspended);
         let calls = Calls {
             hub: hub.clone(),
-            suspended: SuspendedCalls::new(stopping),
+            suspended,
             forms,
             tools: tools.clone(),
             task_after: settings.mcp.task_after,

@@ -1,11 +1,11 @@
 //! What running tools ask MCP clients for, and what they tell them, in both eras of the protocol.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use toolhub_core::{
-    CallContext, InputKind, InputRequest, Prompt, ResourceTemplate, SourceLists, SourceReaders, ToolError, ToolName,
-    dynamic, testing::TestSource,
+    CallContext, InputKind, InputRequest, Prompt, ResourceTemplate, SourceLists, SourceReaders, ToolError, ToolHub,
+    ToolName, backend::Memory, dynamic, testing::TestSource,
 };
 use toolhub_server::{Scope, Server};
 
@@ -36,6 +36,11 @@ async fn a_form_that_cannot_be_expressed_is_declined() {
 /// A hub with tools that ask for a name, twice, and that log.
 async fn asking_fixture() -> ApiFixture {
     let fixture = api_fixture().await;
+    register_asking_tools(&fixture.hub);
+    fixture
+}
+
+fn register_asking_tools(hub: &ToolHub) {
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
     let ask = dynamic("ask", json!({"type": "object"}), move |_: Value, context: CallContext| {
         let params = |text: &str| json!({"message": text, "requestedSchema": schema});
@@ -55,8 +60,7 @@ async fn asking_fixture() -> ApiFixture {
         context.log("warning", "a warning");
         Ok::<_, ToolError>(json!("logged"))
     });
-    fixture.hub.register_all([ask.read_only(), log.read_only()]).unwrap();
-    fixture
+    hub.register_all([ask.read_only(), log.read_only()]).unwrap();
 }
 
 async fn accept(client: &McpClient, question: &Value, name: &str) {
@@ -262,20 +266,46 @@ async fn log_lines_are_sent_from_the_level_that_the_client_wants() {
     assert_eq!(modern.error("logging/setLevel", json!({"level": "error"})).await["code"], -32601);
 }
 
-#[tokio::test]
-async fn another_node_tells_the_client_to_start_a_suspended_call_again() {
-    let fixture = asking_fixture().await;
-    let other_node = Server::new(fixture.hub.clone(), fixture.store.clone(), settings()).router();
-    let client = |router| McpClient::modern(router, "/mcp").can(json!({"elicitation": {"form": {}}}));
-    let asked = client(&fixture.router).call("ask", json!({})).await;
+/// What a client sends to go on with a call that asked it.
+fn answered(asked: &Value, name: &str) -> Value {
     let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
-    let answers = json!({key.as_str(): {"action": "accept", "content": {"name": "Ann"}}});
-    let again =
-        json!({"name": "ask", "arguments": {}, "inputResponses": answers, "requestState": asked["requestState"]});
-    let error = client(&other_node).error("tools/call", again.clone()).await;
+    let answers = json!({key.as_str(): {"action": "accept", "content": {"name": name}}});
+    json!({"name": "ask", "arguments": {}, "inputResponses": answers, "requestState": asked["requestState"]})
+}
+
+#[tokio::test]
+async fn a_suspended_call_goes_on_whichever_node_gets_the_answers() {
+    let store = Arc::new(Memory::default());
+    let node = async || {
+        let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+        register_asking_tools(&hub);
+        let router = Server::new(hub.clone(), store.clone(), settings()).router();
+        (hub, McpClient::modern(&router, "/mcp").can(json!({"elicitation": {"form": {}}})))
+    };
+    let ((hub, here), (_other, there)) = (node().await, node().await);
+    let asked = here.call("ask", json!({})).await;
+    let mut altered = answered(&asked, "Eve");
+    altered["arguments"] = json!({"a": 1});
+    let error = there.error("tools/call", altered).await;
+    assert!(error["message"].as_str().unwrap().contains("no such call waits"), "{error}");
+    let second = there.result("tools/call", answered(&asked, "Ann")).await;
+    assert_eq!(second["resultType"], "input_required", "{second}");
+    let replayed = there.error("tools/call", answered(&asked, "Ann")).await;
+    assert_eq!(replayed["code"], -32602);
+    let done = there.result("tools/call", answered(&second, "Lee")).await;
+    assert_eq!((text(&done), &done["isError"]), ("Ann Lee", &json!(false)));
+
+    // Once more, and the node of the call goes on with it in between.
+    let asked = here.call("ask", json!({})).await;
+    let second = there.result("tools/call", answered(&asked, "Ann")).await;
+    let done = here.result("tools/call", answered(&second, "Lee")).await;
+    assert_eq!(text(&done), "Ann Lee");
+
+    let asked = here.call("ask", json!({})).await;
+    hub.shutdown(Duration::from_secs(1)).await;
+    let error = there.error("tools/call", answered(&asked, "Ann")).await;
     let message = error["message"].as_str().unwrap();
-    assert!(error["code"] == -32602 && message.contains("start again"), "{error}");
-    assert!(message.contains("another node") && message.contains("`interrupted`"), "{error}");
-    let second = client(&fixture.router).result("tools/call", again).await;
-    assert_eq!(second["resultType"], "input_required", "its own node goes on: {second}");
+    assert!(message.contains("node of this hub that is gone") && message.contains("start again"), "{error}");
+    let asked = there.call("ask", json!({})).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
 }

@@ -166,6 +166,33 @@ fn what_is_done_on_one_of_three_nodes_holds_on_the_others() {
 }
 
 #[test]
+fn one_command_reloads_the_config_of_all_nodes() {
+    let nodes = Nodes::start();
+    let url = format!("http://127.0.0.1:{}", nodes.nodes[1].port);
+    let reload = |arguments: &[&str]| {
+        let arguments = [&["reload", "--all", "--server", &url], arguments].concat();
+        run_toolhub(nodes.folder.path(), &arguments, &[("TOOLHUB_TOKEN", &nodes.key)])
+    };
+    let file = std::fs::read_to_string(nodes.folder.path().join("toolhub.toml")).expect("the config is there");
+    nodes.folder.write("toolhub.toml", &format!("{file}[tools.more]\nbuiltin = \"calculator\"\n"));
+    let done = reload(&[]);
+    assert_eq!((done.code, done.out.matches("tools added: more").count()), (0, 3), "{done:?}");
+    for node in 0..3 {
+        assert_eq!(nodes.send(node, "GET /api/v1/tools/more", &Value::Null).0, 200);
+    }
+    let done = reload(&["--json"]);
+    let reloads: Value = serde_json::from_str(&done.out).unwrap_or_else(|_| panic!("{done:?}"));
+    let statuses: Vec<_> = reloads["nodes"].as_array().expect("nodes").iter().map(|node| &node["status"]).collect();
+    assert_eq!(statuses, ["reloaded"; 3], "{reloads}");
+
+    nodes.folder.write("toolhub.toml", &format!("{file}[tools.more]\nbultin = \"calculator\"\n"));
+    let refused = reload(&[]);
+    assert_eq!((refused.code, refused.out.matches("not reloaded: ").count()), (2, 3), "{refused:?}");
+    assert_eq!(refused.out.matches("bultin").count(), 3, "{refused:?}");
+    assert_eq!(nodes.send(0, "GET /api/v1/tools/more", &Value::Null).0, 200, "the old config is in force");
+}
+
+#[test]
 fn a_call_of_a_killed_node_is_closed_as_interrupted_by_another() {
     let nodes = Nodes::start();
     let started = nodes.start_call(0, "slow", &json!({}));

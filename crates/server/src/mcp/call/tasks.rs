@@ -106,7 +106,7 @@ impl Calls {
         };
         match receipt {
             CallReceipt::Ended(outcome) => {
-                check_capabilities(&outcome, running.missing(), call.context)?;
+                check_capabilities(&outcome, running.missing().capabilities(), call.context)?;
                 Ok(CallProgress::Ended(Box::new(outcome)))
             }
             CallReceipt::AwaitingApproval { .. } => self.become_task(running, call).await,

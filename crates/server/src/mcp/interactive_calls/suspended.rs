@@ -1,16 +1,17 @@
 //! The calls that wait for an answer of their caller, in memory.
 //!
 //! In: a call that asked its caller. Out: the same call for the request that brings the answers, once and only if it repeats the call. A
-//! call whose answers do not come in time goes on as if its caller had declined. An id names this process, so that another node of the
-//! hub, or the next process here, can say why it does not have the call.
+//! call whose answers do not come in time goes on as if its caller had declined. An id names this node, so that the others
+//! know whom to ask.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use smol_str::SmolStr;
+use smol_str::{SmolStr, format_smolstr};
 use tokio::task::AbortHandle;
 use toolhub_core::{
     CancellationToken,
@@ -26,11 +27,8 @@ use crate::{keys::random_text, scope::Principal};
 const MAX_SUSPENDED: usize = 1_000;
 /// Number of letters and digits of an id: more than 2^128 ids.
 const ID_LEN: usize = 22;
-/// Number of hexadecimal digits that name a process.
-const NODE_LEN: usize = 8;
-
 /// Who made which call. For all other requests a suspended call does not exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResumeKey {
     tenant: Tenant,
     caller: Caller,
@@ -51,18 +49,17 @@ pub(crate) enum ResumeError {
     /// It was resumed before, its time is over, or it is another call or that of another caller.
     #[error("no such call waits for this answer; start again, without `requestState`")]
     NotFound,
-    /// The call belongs to another process.
+    /// The call waits on another node, or waited there until it stopped.
     #[error(
-        "this node did not start the call; it waits at another node of this hub, or ended as `interrupted` when that one stopped; \
-         start again, without `requestState`"
+        "the call waited on a node of this hub that is gone, so it ended as `interrupted`; start again, without `requestState`"
     )]
-    OtherNode,
+    OtherNode(SmolStr),
 }
 
 /// The suspended calls of a server.
 pub(crate) struct SuspendedCalls {
-    /// What the ids of this process begin with.
-    node: String,
+    /// The id of this node. Ids of calls begin with it.
+    node: SmolStr,
     table: Mutex<SuspendedTable>,
     /// After it no answer can come: the calls go on at once, and do not hold up the shutdown.
     stopping: CancellationToken,
@@ -82,9 +79,8 @@ struct SuspendedCall {
 }
 
 impl SuspendedCalls {
-    pub(crate) fn new(stopping: &CancellationToken) -> Arc<Self> {
-        let node = format!("{:0NODE_LEN$x}-", fastrand::u32(..));
-        Arc::new(Self { node, table: Mutex::default(), stopping: stopping.clone() })
+    pub(crate) fn new(node: &str, stopping: &CancellationToken) -> Arc<Self> {
+        Arc::new(Self { node: node.into(), table: Mutex::default(), stopping: stopping.clone() })
     }
 
     /// Keeps a call until it is resumed or the time for its answers is over. Returns the id to resume it by.
@@ -97,7 +93,7 @@ impl SuspendedCalls {
         call: InteractiveCall,
     ) -> Result<SmolStr, Box<InteractiveCall>> {
         let Ok(secret) = random_text(ID_LEN) else { return Err(Box::new(call)) };
-        let id = SmolStr::from(format!("{}{secret}", self.node));
+        let id = format_smolstr!("{}-{secret}", self.node);
         let until = call.answer_until();
         let mut table = self.lock();
         if is_full(MAX_SUSPENDED, table.by_tenant.total(), table.by_tenant.of(&key.tenant)) {
@@ -121,8 +117,10 @@ impl SuspendedCalls {
     /// # Errors
     /// When there is no such call with this key.
     pub(crate) fn take(&self, id: &str, key: &ResumeKey) -> Result<InteractiveCall, ResumeError> {
-        if id.split_once('-').is_some_and(|(node, _)| node.len() == NODE_LEN && !self.node.starts_with(node)) {
-            return Err(ResumeError::OtherNode);
+        if let Some((node, _)) =
+            id.split_once('-').filter(|(node, _)| node.len() == self.node.len() && *node != self.node)
+        {
+            return Err(ResumeError::OtherNode(node.into()));
         }
         let mut table = self.lock();
         let is_same = table.by_id.get(id).is_some_and(|suspended| suspended.key == *key);
