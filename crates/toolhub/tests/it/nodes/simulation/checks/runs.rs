@@ -18,14 +18,13 @@ pub(super) async fn check(world: &World, service: &AgentService) -> Vec<String> 
             if stored.seq != index as u64 + 1 {
                 problems.push(format!("message {} of {thread} has the number {}", index + 1, stored.seq));
             }
+            let is_answered = matches!(messages.get(index + 1).map(|next| &next.message), Some(Message::Tool { .. }));
             match &stored.message {
                 Message::Assistant { content, calls, .. } if calls.is_empty() => {
                     *answers.entry(content.clone()).or_default() += 1;
                 }
-                Message::Assistant { .. } => {
-                    if !matches!(messages.get(index + 1).map(|next| &next.message), Some(Message::Tool { .. })) {
-                        problems.push(format!("calls of message {} of {thread} have no results", index + 1));
-                    }
+                Message::Assistant { .. } if !is_answered => {
+                    problems.push(format!("calls of message {} of {thread} have no results", index + 1));
                 }
                 _ => {}
             }
