@@ -2,9 +2,10 @@
 //!
 //! In: status events of tools. Out: records, stored and cached, and events about their changes. `status` in the types
 //! crate decides what an event does to a record; this module stores it with a compare-and-set, so that of concurrent
-//! nodes and callers exactly one succeeds. A tool that never failed has no record, and looking it up is cheap.
+//! nodes and callers exactly one succeeds. While the store does not answer, `local_events` counts results on this node. A tool that never failed has no record, and looking it up is cheap.
 
 mod expiries;
+mod local_events;
 mod probe_guard;
 mod status_cache;
 mod status_events;
@@ -24,6 +25,7 @@ use tokio::sync::{Notify, futures::Notified};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use expiries::Expiries;
+use local_events::LocalEvents;
 pub(crate) use probe_guard::{HealthVerdict, ProbeGuard};
 pub(crate) use status_cache::{StatusCache, StatusKey};
 use status_events::ChangeCounts;
@@ -57,6 +59,8 @@ pub(crate) struct Statuses {
     clock: Arc<dyn Clock>,
     events: Events,
     cache: StatusCache,
+    /// What counts on this node only.
+    local_events: LocalEvents,
     /// When tools last succeeded, including tools without a record.
     pub(crate) successes: Successes,
     /// When dependencies of tools in threads expire.
@@ -95,6 +99,7 @@ impl Statuses {
             clock,
             events,
             cache: StatusCache::default(),
+            local_events: LocalEvents::default(),
             successes: Successes::default(),
             expiries: Expiries::default(),
             presence: OnceLock::new(),
@@ -180,8 +185,8 @@ impl Statuses {
         self.admit_with_presence(tool, (tenant, thread), &Readiness::Ready)
     }
 
-    /// Applies an event to a record; returns the record afterwards.
-    pub(crate) async fn apply(
+    /// Applies an event to a stored record; returns the record afterwards.
+    async fn apply_stored(
         self: &Arc<Self>,
         key: &StatusKey,
         event: &StatusEvent,
@@ -239,7 +244,7 @@ impl Statuses {
             }
         }
         // Records are deleted with their thread only.
-        let vanished = |key: &StatusKey| key.owner().is_some() && !found.contains(key);
+        let vanished = |key: &StatusKey| key.owner().is_some() && !found.contains(key) && !self.is_local(key);
         self.cache.unchanged_since(requested).iter().filter(|key| vanished(key)).for_each(|key| self.forget(key));
         Ok(())
     }
@@ -249,7 +254,11 @@ impl Statuses {
         let Some(key) = StatusKey::from_key(row_key) else { return Ok(()) };
         let requested = self.cache.time();
         let (facts, row_version) = self.load(&key, self.clock.now()).await?;
-        if row_version.is_none() && key.owner().is_some() && self.cache.forget_unchanged(&key, requested) {
+        if row_version.is_none()
+            && key.owner().is_some()
+            && !self.is_local(&key)
+            && self.cache.forget_unchanged(&key, requested)
+        {
             // The thread was swept, its records with it.
             self.forget(&key);
         }
@@ -263,6 +272,7 @@ impl Statuses {
     /// Drops everything cached about a tool in a deleted thread.
     pub(crate) fn forget(&self, key: &StatusKey) {
         self.cache.forget(key);
+        self.local_events.forget(key);
         self.successes.forget(key);
         self.expiries.forget(key);
     }

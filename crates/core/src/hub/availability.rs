@@ -30,6 +30,8 @@ pub(super) struct ToolSnapshot {
     /// The record of the scope itself; in the shared scope the same as `shared_facts`.
     pub(super) own_facts: Arc<StatusRecord>,
     shared_facts: Arc<StatusRecord>,
+    /// Whether one of the records counts on this node only.
+    pub(super) is_local: bool,
     /// When the status last changed; not before the scope began to exist.
     last_changed: Timestamp,
 }
@@ -59,6 +61,7 @@ impl ToolSnapshot {
             last_success_time: own.last_success.max(shared.last_success),
             last_failure_time: own.last_failure_time().max(shared.last_failure_time()),
             should_rebind: self.should_rebind,
+            local: self.is_local,
         }
     }
 }
@@ -159,6 +162,7 @@ impl ToolHub {
             };
             let presence = tool.presence_override().unwrap_or(presence);
             let (own_facts, shared_facts) = self.status_facts(&tool, scope, since, now);
+            let is_local = self.is_status_local(&tool, scope);
             let mut reading = status::evaluate_in_thread(&own_facts, &shared_facts, &presence, &settings, now);
             if presence == Readiness::DependenciesMet && reading.status == ToolStatus::Available {
                 reading.next_change = next_expiry(depends_on, evidence);
@@ -175,7 +179,16 @@ impl ToolHub {
                 StatusScope::Shared => last_changed.unwrap_or(since),
                 StatusScope::Thread(..) => last_changed.map_or(since, |changed| changed.max(since)),
             };
-            ToolSnapshot { tool, reading, unmet_dependencies, should_rebind, own_facts, shared_facts, last_changed }
+            ToolSnapshot {
+                tool,
+                reading,
+                unmet_dependencies,
+                should_rebind,
+                own_facts,
+                shared_facts,
+                is_local,
+                last_changed,
+            }
         };
         tools.into_iter().map(snapshot).collect()
     }
@@ -186,6 +199,16 @@ impl ToolHub {
         let (now, settings) = (self.now(), self.engine.statuses.settings());
         let (facts, _) = self.status_facts(tool, StatusScope::Shared, now, now);
         status::evaluate(&facts, &presence, &settings, now)
+    }
+
+    /// Whether one of the records of a scope counts on this node only.
+    fn is_status_local(&self, tool: &Tool, scope: StatusScope<'_>) -> bool {
+        let (statuses, name) = (&self.engine.statuses, &tool.definition.name);
+        let is_own_local = match scope {
+            StatusScope::Shared => false,
+            StatusScope::Thread(tenant, thread) => statuses.is_local(&StatusKey::thread(name, tenant, thread)),
+        };
+        is_own_local || statuses.is_local(&StatusKey::shared(name))
     }
 
     /// The records of a scope: its own and the shared one.

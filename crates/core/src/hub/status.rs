@@ -55,6 +55,9 @@ pub struct ToolStatusInfo {
     pub last_failure_time: Option<Timestamp>,
     /// Whether an offer held for the thread is out of date because of this tool.
     pub should_rebind: bool,
+    /// Whether results count on this node only, because the store does not answer. They are applied to the record of all nodes afterwards.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub local: bool,
 }
 
 impl ToolHub {

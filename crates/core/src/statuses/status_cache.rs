@@ -157,13 +157,7 @@ impl StatusCache {
     /// Inserts a record that a request to the store has returned, unless the cached one is newer.
     pub(crate) fn put(&self, key: StatusKey, facts: Arc<StatusRecord>, row_version: RowVersion, requested: CacheTime) {
         let mut records = self.records.shard(&key);
-        let tool = key.tool.clone();
-        let record = records.entry(key).or_insert_with(|| {
-            self.len.fetch_add(1, Ordering::Release);
-            *Arc::make_mut(&mut self.lock_by_tool()).entry(tool).or_default() += 1;
-            let last_emitted = ToolStatus::Available;
-            Record { facts: facts.clone(), row_version: None, changed_at: 0, last_emitted, recheck_at: None }
-        });
+        let record = self.entry(&mut records, key, &facts);
         // A row that was removed and recreated starts with version 1: then its number is lower, and it was read after the cached
         // record was put.
         let is_newer = record.row_version.is_none_or(|cached| {
@@ -173,6 +167,39 @@ impl StatusCache {
             (record.facts, record.row_version) = (facts, Some(row_version));
             record.changed_at = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
         }
+    }
+
+    /// Puts a record that counts on this node only. The version stays that of the last record that was read.
+    pub(crate) fn put_local(&self, key: StatusKey, facts: Arc<StatusRecord>) {
+        let mut records = self.records.shard(&key);
+        let record = self.entry(&mut records, key, &facts);
+        record.facts = facts;
+        record.changed_at = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
+    }
+
+    /// Replaces a record that counted on this node only by the stored one.
+    pub(crate) fn replace_local(&self, key: &StatusKey, facts: Arc<StatusRecord>, row_version: Option<RowVersion>) {
+        let mut records = self.records.shard(key);
+        if let Some(record) = records.get_mut(key) {
+            (record.facts, record.row_version) = (facts, row_version);
+            record.changed_at = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
+        }
+    }
+
+    /// The record, which is counted if it is new.
+    fn entry<'a>(
+        &self,
+        records: &'a mut HashMap<StatusKey, Record>,
+        key: StatusKey,
+        facts: &Arc<StatusRecord>,
+    ) -> &'a mut Record {
+        let tool = key.tool.clone();
+        records.entry(key).or_insert_with(|| {
+            self.len.fetch_add(1, Ordering::Release);
+            *Arc::make_mut(&mut self.lock_by_tool()).entry(tool).or_default() += 1;
+            let (row_version, last_emitted) = (None, ToolStatus::Available);
+            Record { facts: facts.clone(), row_version, changed_at: 0, last_emitted, recheck_at: None }
+        })
     }
 
     /// The keys of the records that have not changed since this time.

@@ -38,6 +38,7 @@ impl Statuses {
         (facts, row_version): (Arc<StatusRecord>, RowVersion),
         requested: CacheTime,
     ) {
+        let facts = self.with_local_events(&key, facts);
         self.cache.put(key.clone(), facts, row_version, requested);
         if let Some(facts) = self.facts(&key) {
             self.cache.set_emitted(&key, self.reading(&facts).status);
@@ -52,6 +53,7 @@ impl Statuses {
         (facts, row_version): (Arc<StatusRecord>, RowVersion),
         requested: CacheTime,
     ) {
+        let facts = self.with_local_events(&key, facts);
         self.cache.put(key.clone(), facts, row_version, requested);
         self.emit_and_schedule(key);
         self.notify_changed();
@@ -72,7 +74,7 @@ impl Statuses {
     }
 
     /// Emits the status if it changed, and schedules a recheck for when it changes with time.
-    fn emit_and_schedule(self: &Arc<Self>, key: StatusKey) {
+    pub(super) fn emit_and_schedule(self: &Arc<Self>, key: StatusKey) {
         let Some(next) = self.emit_now(&key) else { return };
         let wait = next.since(self.clock.now());
         let this = Arc::downgrade(self);
@@ -103,7 +105,10 @@ impl Statuses {
         }
         let reading = self.reading(&facts);
         let next = reading.next_change;
-        if let Some(before) = self.cache.set_emitted(key, reading.status) {
+        // A local status is emitted when it is that of the stored record: all nodes together store one event of a change.
+        if !self.is_local(key)
+            && let Some(before) = self.cache.set_emitted(key, reading.status)
+        {
             self.publish(key, &facts, before);
         }
         next.filter(|at| self.cache.schedule_recheck(key, *at))

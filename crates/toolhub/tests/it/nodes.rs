@@ -2,6 +2,8 @@
 
 mod approvals;
 mod events;
+mod local_statuses;
+mod node_requests;
 mod permits;
 mod relay;
 mod requests;

@@ -1,0 +1,189 @@
+//! Results of calls while the store does not answer: they count on this node, and are applied to the stored records afterwards.
+//!
+//! In: status events that the store did not take. Out: local records in the cache; and, once the store answers, its records with these
+//! events applied. Operators' decisions are not taken this way: they hold on all nodes or are refused.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{StatusKey, Statuses};
+use toolhub_storage::backend::StoreError;
+use toolhub_types::{
+    status::{self, StatusEvent, StatusRecord, StatusSettings},
+    timestamp::Timestamp,
+};
+
+/// Number of events that are kept of a record; older ones give way.
+const MAX_EVENTS: usize = 100;
+/// Number of records that have local events.
+const MAX_RECORDS: usize = 10_000;
+/// How often the store is tried.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The events that the store has not taken yet.
+#[derive(Default)]
+pub(super) struct LocalEvents {
+    by_record: Mutex<HashMap<StatusKey, VecDeque<(StatusEvent, Timestamp)>>>,
+    /// Held while events are applied to stored records.
+    flush_lock: tokio::sync::Mutex<()>,
+}
+
+impl LocalEvents {
+    fn keys(&self) -> Vec<StatusKey> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn of(&self, key: &StatusKey) -> Option<Vec<(StatusEvent, Timestamp)>> {
+        self.lock().get(key).map(|events| events.iter().cloned().collect())
+    }
+
+    pub(super) fn forget(&self, key: &StatusKey) {
+        self.lock().remove(key);
+    }
+
+    /// Removes the first events of a record, which the store has.
+    fn remove(&self, key: &StatusKey, count: usize) {
+        let mut records = self.lock();
+        if let Some(events) = records.get_mut(key) {
+            events.drain(..count.min(events.len()));
+            if events.is_empty() {
+                records.remove(key);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<StatusKey, VecDeque<(StatusEvent, Timestamp)>>> {
+        self.by_record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether an event counts on this node while the store does not answer. A probe needs the store: all nodes together send one.
+fn counts_locally(event: &StatusEvent) -> bool {
+    matches!(event, StatusEvent::CallEnded { .. } | StatusEvent::TimedOut { .. } | StatusEvent::Healthy)
+}
+
+fn apply_all(record: &StatusRecord, events: &[(StatusEvent, Timestamp)], settings: &StatusSettings) -> StatusRecord {
+    let apply = |record: StatusRecord, (event, at): &(StatusEvent, Timestamp)| {
+        status::apply(&record, event, settings, *at, fastrand::f64())
+    };
+    events.iter().fold(record.clone(), apply)
+}
+
+impl Statuses {
+    /// Whether what is known of a record counts on this node only, because the store does not answer.
+    pub(crate) fn is_local(&self, key: &StatusKey) -> bool {
+        self.local_events.lock().contains_key(key)
+    }
+
+    /// Applies an event to a record; returns the record afterwards. While the store does not answer, results of calls count locally.
+    pub(crate) async fn apply(
+        self: &Arc<Self>,
+        key: &StatusKey,
+        event: &StatusEvent,
+    ) -> Result<Arc<StatusRecord>, StoreError> {
+        let applied = match self.is_local(key) {
+            // Events are applied in their order.
+            true => match self.flush_local(key).await {
+                Ok(()) => self.apply_stored(key, event).await,
+                Err(error) => Err(error),
+            },
+            false => self.apply_stored(key, event).await,
+        };
+        match applied {
+            Err(StoreError::Unavailable(_)) if counts_locally(event) && self.may_count_locally(key) => {
+                Ok(self.apply_locally(key, event))
+            }
+            applied => applied,
+        }
+    }
+
+    /// A stored record with what counts on this node besides.
+    pub(super) fn with_local_events(&self, key: &StatusKey, stored: Arc<StatusRecord>) -> Arc<StatusRecord> {
+        match self.local_events.of(key) {
+            None => stored,
+            Some(events) => Arc::new(apply_all(&stored, &events, &self.settings())),
+        }
+    }
+
+    fn may_count_locally(&self, key: &StatusKey) -> bool {
+        let records = self.local_events.lock();
+        records.len() < MAX_RECORDS || records.contains_key(key)
+    }
+
+    fn apply_locally(self: &Arc<Self>, key: &StatusKey, event: &StatusEvent) -> Arc<StatusRecord> {
+        let (now, settings) = (self.clock.now(), self.settings());
+        let mut records = self.local_events.lock();
+        let facts = self.facts(key).unwrap_or_default();
+        let next = status::apply(&facts, event, &settings, now, fastrand::f64());
+        if next == *facts {
+            return facts;
+        }
+        let is_first = records.is_empty();
+        let events = records.entry(key.clone()).or_default();
+        if events.len() == MAX_EVENTS {
+            events.pop_front();
+        }
+        events.push_back((event.clone(), now));
+        let next = Arc::new(next);
+        self.cache.put_local(key.clone(), next.clone());
+        drop(records);
+        self.emit_and_schedule(key.clone());
+        self.notify_changed();
+        if is_first {
+            tracing::warn!(tool = %key.tool(), "the store does not answer; statuses count on this node only until it does");
+            let this = Arc::downgrade(self);
+            self.runtime.spawn(self.timers.clone().run_until_cancelled_owned(async move {
+                loop {
+                    tokio::time::sleep(RETRY_INTERVAL).await;
+                    let Some(statuses) = this.upgrade() else { return };
+                    if statuses.flush_all_local().await {
+                        return;
+                    }
+                }
+            }));
+        }
+        next
+    }
+
+    /// Applies all local events to the stored records; returns whether none is left.
+    async fn flush_all_local(self: &Arc<Self>) -> bool {
+        for key in self.local_events.keys() {
+            if let Err(error) = self.flush_local(&key).await {
+                tracing::debug!(%error, "statuses still count on this node only");
+                return false;
+            }
+        }
+        self.local_events.lock().is_empty()
+    }
+
+    /// Applies the local events of a record to the stored one.
+    async fn flush_local(self: &Arc<Self>, key: &StatusKey) -> Result<(), StoreError> {
+        let _one_at_a_time = self.local_events.flush_lock.lock().await;
+        while let Some(events) = self.local_events.of(key) {
+            let (now, settings) = (self.clock.now(), self.settings());
+            let (stored, row_version) = self.load(key, now).await?;
+            let next = apply_all(&stored, &events, &settings);
+            let (next, row_version) = match next == *stored {
+                true => (stored, row_version),
+                false => {
+                    let next = Arc::new(next);
+                    match self.write(key, (&stored, &next), row_version, now).await {
+                        Ok(row_version) => (next, Some(row_version)),
+                        Err(StoreError::Conflict { .. }) => continue,
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            self.local_events.remove(key, events.len());
+            if !self.is_local(key) {
+                self.cache.replace_local(key, next, row_version);
+                self.emit_and_schedule(key.clone());
+                self.notify_changed();
+            }
+        }
+        Ok(())
+    }
+}
