@@ -12,7 +12,10 @@ mod portion;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -45,8 +48,8 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(20);
 const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of rows per batch, and of notifications that are handled together.
 const BATCH_SIZE: usize = 100;
-/// Delay before the watch of a store that ended it is opened again.
-const REWATCH_DELAY: Duration = Duration::from_secs(1);
+/// Delay before the store is asked again that did not answer, or ended a watch.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The relay of one node.
 pub(crate) struct Relay {
@@ -56,17 +59,19 @@ pub(crate) struct Relay {
     node: SmolStr,
     outgoing: Arc<Outgoing>,
     followed: Arc<Followed>,
+    /// The number of the last portion that this node has written.
+    last_number: AtomicU64,
 }
 
 /// What the task of a relay remembers.
 #[derive(Default)]
 struct Progress {
-    /// The number of the last portion that this node has written.
-    last_number: u64,
     /// The number of the next portion of each other node.
     expected: HashMap<SmolStr, u64>,
     /// Followed threads that have a row.
     written: HashSet<ThreadKey>,
+    /// Whether other nodes may not have heard of a followed thread for a while.
+    is_late: bool,
 }
 
 impl Relay {
@@ -74,7 +79,7 @@ impl Relay {
     pub(crate) fn new(store: Arc<dyn Backend>, clock: Arc<dyn Clock>, events: Events, node: SmolStr) -> Self {
         let (outgoing, followed) = (Arc::new(Outgoing::default()), Arc::new(Followed::default()));
         events.attach_relay(outgoing.clone());
-        Self { events, store, clock, node, outgoing, followed }
+        Self { events, store, clock, node, outgoing, followed, last_number: AtomicU64::new(0) }
     }
 
     /// Follows a thread while the returned value exists.
@@ -92,7 +97,10 @@ impl Relay {
                     portions.clear();
                     progress.expected.clear();
                     self.load_followers().await;
-                    self.reset_followed();
+                    // The rows may have expired meanwhile.
+                    progress.written.clear();
+                    progress.is_late = true;
+                    self.followed.check_again();
                     continue;
                 }
             };
@@ -124,8 +132,11 @@ impl Relay {
         let rows = self.store.load(keys, self.clock.now()).await?;
         let mut portions: Vec<(SmolStr, Portion)> = Vec::new();
         for (key, row) in keys.iter().zip(rows) {
-            if let (Some(row), Some(PortionRow { node, .. })) = (row, PortionRow::parse(&key.id)) {
-                portions.push((node, decode(Table::Relay, &key.id, LAYOUT, &row)?.0));
+            let (Some(row), Some(PortionRow { node, .. })) = (row, PortionRow::parse(&key.id)) else { continue };
+            match decode(Table::Relay, &key.id, LAYOUT, &row) {
+                Ok((portion, _)) => portions.push((node, portion)),
+                // Its events are missing, which the next number shows.
+                Err(error) => error.log_skipped(),
             }
         }
         portions.sort_by(|(a_node, a), (b_node, b)| (a_node, a.number).cmp(&(b_node, b.number)));
@@ -154,22 +165,23 @@ impl Relay {
         self.followed.threads().into_iter().for_each(|thread| self.events.deliver_reset(now, &thread));
     }
 
-    /// Writes the queued events.
-    async fn flush(&self, progress: &mut Progress) {
+    /// Writes the queued events; returns whether the store took them.
+    async fn flush(&self) -> bool {
         while let Some((events, is_incomplete)) = self.outgoing.take() {
-            progress.last_number += 1;
-            let number = progress.last_number;
+            let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
             let id = PortionRow { node: self.node.clone(), number }.id();
+            let events = events.iter().map(|event| &**event).collect();
             let written = async {
-                let value = encode(Table::Relay, &id, &portion::Wire { number, is_incomplete, events: &events })?;
+                let value = encode(Table::Relay, &id, &portion::Wire { number, is_incomplete, events })?;
                 self.commit(vec![(id.clone(), put(value, self.clock.now() + PORTION_TTL))]).await
             };
             if let Err(error) = written.await {
                 tracing::debug!(%error, "events for listeners on other nodes not written");
                 self.outgoing.mark_incomplete();
-                return;
+                return false;
             }
         }
+        true
     }
 
     /// Writes and removes rows of followed threads as listeners come and go.
@@ -181,6 +193,9 @@ impl Relay {
         progress.written.extend(added);
         self.remove_followed(&removed).await?;
         removed.iter().for_each(|thread| _ = progress.written.remove(thread));
+        if std::mem::take(&mut progress.is_late) {
+            self.reset_followed();
+        }
         Ok(())
     }
 
@@ -258,32 +273,38 @@ pub(crate) async fn run_relay(relay: Arc<Relay>, mut rows: Watcher, stopped: Can
                     relay.handle(changes, &mut progress).await;
                 }
                 None => {
-                    let _ = stopped.run_until_cancelled(tokio::time::sleep(REWATCH_DELAY)).await;
+                    let _ = stopped.run_until_cancelled(tokio::time::sleep(RETRY_DELAY)).await;
                     rows = relay.store.watch(Table::Relay);
                     relay.handle(vec![WatchEvent::Lagged], &mut progress).await;
                 }
             },
             () = relay.outgoing.ready(flush_at) => {
-                relay.flush(&mut progress).await;
-                flush_at = Instant::now() + FLUSH_INTERVAL;
+                let interval = if relay.flush().await { FLUSH_INTERVAL } else { RETRY_DELAY };
+                flush_at = Instant::now() + interval;
             }
             () = relay.followed.changed() => {
                 if let Err(error) = relay.sync_followed(&mut progress).await {
-                    tracing::debug!(%error, "followed threads not written; this is tried again");
+                    tracing::debug!(%error, "followed threads not written; retrying");
+                    progress.is_late = true;
+                    renew_at = renew_at.min(Instant::now() + RETRY_DELAY);
                 }
             }
             () = tokio::time::sleep_until(renew_at) => {
                 renew_at = Instant::now() + RENEWAL_INTERVAL;
                 relay.outgoing.remove_expired(relay.clock.instant());
                 let written: Vec<_> = progress.written.iter().cloned().collect();
-                if let Err(error) = relay.put_followed(&written).await {
-                    tracing::debug!(%error, "followed threads not renewed");
+                match relay.put_followed(&written).await {
+                    Ok(()) => relay.followed.check_again(),
+                    Err(error) => {
+                        tracing::debug!(%error, "followed threads not renewed; retrying");
+                        progress.is_late = true;
+                        renew_at = Instant::now() + RETRY_DELAY;
+                    }
                 }
-                relay.followed.check_again();
             }
         }
     }
-    relay.flush(&mut progress).await;
+    relay.flush().await;
     let written: Vec<_> = progress.written.into_iter().collect();
     if let Err(error) = relay.remove_followed(&written).await {
         tracing::debug!(%error, "rows of followed threads not removed; they expire");

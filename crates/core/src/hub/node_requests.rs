@@ -1,19 +1,19 @@
 //! Requests of other crates to a certain node, and the answers of this one.
 //!
 //! In: the id of a node and a request; handlers of the crates above. Out: the answer of that node. A request whose asker gives up is
-//! cancelled; one to a node that dies is not answered.
+//! cancelled; one to a node that dies is not answered. While the store is away, both sides wait for it.
 
-use std::{pin::pin, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
+use futures_util::FutureExt;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::{ToolHub, requests::POLL_INTERVALS};
 use crate::{
     engine::Engine,
     requests::{self, NodeAnswer, NodeRequest, NodeRequestKey},
 };
-use toolhub_storage::backend::{RowKey, StoreError};
+use toolhub_storage::backend::{RowKey, RowVersion, StoreError};
 
 /// Why a node has not answered a request.
 #[derive(Debug, thiserror::Error)]
@@ -25,46 +25,66 @@ pub enum NodeRequestError {
     /// The node has no such requests: it runs another version, or another program.
     #[error("the node does not know this request")]
     Unsupported,
-    /// The store does not answer.
+    /// The node could not answer.
+    #[error("the node could not answer: {0}")]
+    Failed(String),
+    /// The store does not answer; nothing was asked.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Answers a request if it is to this node, and wakes those that wait for an answer.
+/// Answers a request if it is to this node, and wakes whoever waits for its answer.
 pub(super) fn row_changed(engine: &Arc<Engine>, key: RowKey) {
-    engine.node_requests.notify();
+    engine.node_requests.notify(&key.id);
     let request = NodeRequestKey::parse(&key).filter(|request| request.node == *engine.nodes.own_id());
     if let Some(request) = request
         && let Some(cancel) = engine.node_requests.begin(&key.id)
     {
         // On a task of its own: an answer may take long.
-        engine.runtime.spawn(answer(engine.clone(), request, key, cancel));
+        let engine = engine.clone();
+        engine.runtime.clone().spawn(async move {
+            cancel.run_until_cancelled(answer(&engine, &request, &key)).await;
+            engine.node_requests.end(&key.id);
+        });
     }
 }
 
-async fn answer(engine: Arc<Engine>, request: NodeRequestKey, key: RowKey, cancel: CancellationToken) {
+/// Answers a request, once.
+async fn answer(engine: &Arc<Engine>, request: &NodeRequestKey, key: &RowKey) {
     let (store, clock) = (&*engine.services.store, &engine.services.clock);
-    match requests::load_node_request(store, &key, clock.now()).await {
-        Ok(Some((NodeRequest { body, answer: None }, version))) => {
-            let handler = engine.node_requests.get(&request.kind);
-            let answer = match handler {
-                None => Some(NodeAnswer::Unsupported),
-                Some(handle) => cancel.run_until_cancelled(handle(body)).await.map(NodeAnswer::Done),
-            };
-            // Without an answer nobody waits for it any more.
-            if answer.is_some() {
-                let answered = NodeRequest { body: Value::Null, answer };
-                if let Err(error) =
-                    requests::put_node_request(store, key.clone(), &answered, Some(version), clock.now()).await
-                {
-                    tracing::debug!(%error, kind = %request.kind, "answer to another node not written");
-                }
-            }
+    let loaded = retry(|| requests::load_node_request(store, key, clock.now())).await;
+    let Ok(Some((NodeRequest { mut body, answer: None }, version))) = loaded else {
+        if let Err(error) = loaded {
+            tracing::warn!(%error, kind = %request.kind, "request of another node not read");
         }
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%error, kind = %request.kind, "request of another node not read"),
+        return;
+    };
+    let answer = match (engine.node_requests.get(&request.kind), engine.services.sealer.unseal(&mut body, &key.id)) {
+        (None, _) => NodeAnswer::Unsupported,
+        (Some(_), Err(_)) => NodeAnswer::Failed(
+            "it cannot unseal the secrets; the nodes have different `store.redis.seal_secret`".into(),
+        ),
+        (Some(handle), Ok(())) => match AssertUnwindSafe(handle(body)).catch_unwind().await {
+            Ok(answer) => NodeAnswer::Done(answer),
+            Err(_) => NodeAnswer::Failed("it panicked".into()),
+        },
+    };
+    let answered = NodeRequest { body: Value::Null, answer: Some(answer) };
+    let put = || requests::put_node_request(store, key.clone(), &answered, Some(version), clock.now());
+    if let Err(error) = retry(put).await {
+        // It was withdrawn, or is written already.
+        tracing::debug!(%error, kind = %request.kind, "answer to another node not written");
     }
-    engine.node_requests.end(&key.id);
+}
+
+/// Tries again while the store does not answer.
+async fn retry<T, F: Future<Output = Result<T, StoreError>>>(mut attempt: impl FnMut() -> F) -> Result<T, StoreError> {
+    loop {
+        match attempt().await {
+            Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) => tokio::time::sleep(POLL_INTERVALS.1).await,
+            result => return result,
+        }
+    }
 }
 
 impl ToolHub {
@@ -78,35 +98,45 @@ impl ToolHub {
         self.engine.node_requests.set(kind, Arc::new(move |body| Box::pin(answer(body))));
     }
 
-    /// Asks another node, and waits for its answer for as long as it is alive. Dropping the future withdraws the request.
+    /// Asks another node, and waits for its answer for as long as it is alive. Dropping the future withdraws the request. Secrets in it
+    /// are sealed on their way.
     ///
     /// # Errors
-    /// When the node is gone or does not know the request, or the store does not answer.
+    /// When the node is gone, does not know the request or fails, or the store does not answer at first.
     #[doc(hidden)]
-    pub async fn ask_node(&self, node: &str, kind: &'static str, body: Value) -> Result<Value, NodeRequestError> {
+    pub async fn ask_node(&self, node: &str, kind: &'static str, mut body: Value) -> Result<Value, NodeRequestError> {
         let engine = &self.engine;
-        if engine.nodes.is_exclusive() || !engine.nodes.is_alive(node).await? {
+        let is_alive =
+            !engine.nodes.is_exclusive() && (engine.nodes.was_alive(node) || engine.nodes.is_alive(node).await?);
+        if !is_alive {
             return Err(NodeRequestError::Gone);
         }
         let (store, key) = (&*engine.services.store, NodeRequestKey::new(node, kind).row());
+        engine.services.sealer.seal(&mut body, &key.id);
+        let changed = engine.node_requests.wait(&key.id);
         // Also if its answer is lost: then the row may be there.
         let _withdrawal = Withdrawal { engine, key: key.clone() };
-        requests::put_node_request(store, key.clone(), &NodeRequest { body, answer: None }, None, self.now()).await?;
+        let request = NodeRequest { body, answer: None };
+        match requests::put_node_request(store, key.clone(), &request, None, self.now()).await {
+            Ok(()) | Err(StoreError::Unknown(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
         let (mut delay, longest) = POLL_INTERVALS;
         loop {
-            let mut changed = pin!(engine.node_requests.changed());
-            // Before the row is read: a change meanwhile counts.
-            changed.as_mut().enable();
-            match requests::load_node_request(store, &key, self.now()).await? {
-                Some((NodeRequest { answer: Some(NodeAnswer::Done(answer)), .. }, _)) => return Ok(answer),
-                Some((NodeRequest { answer: Some(NodeAnswer::Unsupported), .. }, _)) => {
-                    return Err(NodeRequestError::Unsupported);
-                }
-                Some(_) if engine.nodes.was_alive(node) => {}
-                Some(_) | None => return Err(NodeRequestError::Gone),
-            }
-            let _ = tokio::time::timeout(delay, changed).await;
+            let _ = tokio::time::timeout(delay, changed.notified()).await;
             delay = (2 * delay).min(longest);
+            let found = match requests::load_node_request(store, &key, self.now()).await {
+                Ok(found) => found,
+                Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            return match found.map(|(request, _): (_, RowVersion)| request.answer) {
+                Some(Some(NodeAnswer::Done(answer))) => Ok(answer),
+                Some(Some(NodeAnswer::Unsupported)) => Err(NodeRequestError::Unsupported),
+                Some(Some(NodeAnswer::Failed(reason))) => Err(NodeRequestError::Failed(reason)),
+                Some(None) if engine.nodes.was_alive(node) => continue,
+                Some(None) | None => Err(NodeRequestError::Gone),
+            };
         }
     }
 }
@@ -119,6 +149,7 @@ struct Withdrawal<'a> {
 
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
+        self.engine.node_requests.end_wait(&self.key.id);
         let (engine, key) = (self.engine.clone(), self.key.clone());
         self.engine.runtime.spawn(async move {
             requests::remove(&*engine.services.store, key, engine.services.clock.now()).await;

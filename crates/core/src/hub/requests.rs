@@ -40,18 +40,24 @@ pub(super) async fn watch_requests(mut rows: Watcher, hub: Weak<Engine>) {
         match change {
             WatchEvent::Row(key, Some(_)) => act(&engine, key).await,
             WatchEvent::Row(key, None) => engine.node_requests.cancel(&key.id),
-            WatchEvent::Lagged => {
-                let Services { store, clock, .. } = &*engine.services;
-                match requests::all(&**store, engine.nodes.own_id(), clock.now()).await {
-                    Ok(keys) => {
-                        for key in keys {
-                            act(&engine, key).await;
-                        }
-                    }
-                    Err(error) => tracing::warn!(%error, "requests of other nodes not read after missed changes"),
-                }
-            }
+            WatchEvent::Lagged => act_on_all(&engine).await,
         }
+    }
+}
+
+/// Acts on all requests, after changes were missed.
+async fn act_on_all(engine: &Arc<Engine>) {
+    let Services { store, clock, .. } = &*engine.services;
+    let keys = loop {
+        match requests::all(&**store, engine.nodes.own_id(), clock.now()).await {
+            Ok(keys) => break keys,
+            Err(error) => tracing::warn!(%error, "requests of other nodes not read after missed changes; retrying"),
+        }
+        tokio::time::sleep(POLL_INTERVALS.1).await;
+    };
+    engine.node_requests.retain(|id| keys.iter().any(|key| key.id == id));
+    for key in keys {
+        act(engine, key).await;
     }
 }
 

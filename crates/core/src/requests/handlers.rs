@@ -1,6 +1,7 @@
 //! What answers the requests of other nodes to this one.
 //!
-//! In: handlers of the crates above, by kind. Out: the handler of a request, and what cancels it while it is answered.
+//! In: handlers of the crates above, by kind. Out: the handler of a request, and what cancels it while it is answered; and what wakes those
+//! that wait for an answer of another node.
 
 use std::{
     collections::HashMap,
@@ -10,7 +11,7 @@ use std::{
 use futures_core::future::BoxFuture;
 use serde_json::Value;
 use smol_str::SmolStr;
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) type NodeRequestHandler = Arc<dyn Fn(Value) -> BoxFuture<'static, Value> + Send + Sync>;
@@ -20,7 +21,8 @@ pub(crate) struct NodeRequestHandlers {
     by_kind: Mutex<HashMap<&'static str, NodeRequestHandler>>,
     /// Requests that are being answered, by the id of their row.
     running: Mutex<HashMap<SmolStr, CancellationToken>>,
-    changed: Notify,
+    /// Requests of this node that have no answer yet.
+    waiting: Mutex<HashMap<SmolStr, Arc<Notify>>>,
 }
 
 impl NodeRequestHandlers {
@@ -54,14 +56,25 @@ impl NodeRequestHandlers {
         }
     }
 
-    /// Wakes those that wait for an answer of another node.
-    pub(crate) fn notify(&self) {
-        self.changed.notify_waiters();
+    /// Cancels all requests but these: the others were withdrawn.
+    pub(crate) fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        lock(&self.running).iter().filter(|(id, _)| !is_there(id)).for_each(|(_, cancel)| cancel.cancel());
     }
 
-    /// Resolves when a request of any node was changed after this call.
-    pub(crate) fn changed(&self) -> Notified<'_> {
-        self.changed.notified()
+    /// Begins to wait for the answer to a request of this node.
+    pub(crate) fn wait(&self, id: &SmolStr) -> Arc<Notify> {
+        lock(&self.waiting).entry(id.clone()).or_default().clone()
+    }
+
+    pub(crate) fn end_wait(&self, id: &str) {
+        lock(&self.waiting).remove(id);
+    }
+
+    /// Wakes whoever waits for the answer to a request.
+    pub(crate) fn notify(&self, id: &str) {
+        if let Some(waiting) = lock(&self.waiting).get(id) {
+            waiting.notify_one();
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum NodeAnswer {
     Done(Value),
     /// It has no such requests.
     Unsupported,
+    /// It could not answer; the reason, for operators.
+    Failed(String),
 }
 
 impl NodeRequestKey {

@@ -15,12 +15,12 @@ use smol_str::SmolStr;
 use tokio::{sync::Notify, time::Instant};
 
 use super::super::Event;
-use toolhub_types::ids::ThreadKey;
+use toolhub_types::{event_kind::EventKind, ids::ThreadKey};
 
-/// Number of events that wait at most.
-const MAX_QUEUED: usize = 4096;
-/// Number of events per portion.
-const MAX_PORTION: usize = 256;
+/// Size of the events that wait at most.
+const MAX_QUEUED_BYTES: usize = 4 << 20;
+/// Size of a portion. A single event that is larger is not passed on.
+const MAX_PORTION_BYTES: usize = 256 << 10;
 
 /// Shared by the bus, which queues events, and the relay, which writes them.
 #[derive(Default)]
@@ -35,7 +35,9 @@ pub(crate) struct Outgoing {
 struct State {
     /// The nodes that follow each thread, and until when unless they renew it.
     followers: HashMap<ThreadKey, HashMap<SmolStr, Instant>>,
-    events: VecDeque<Arc<Event>>,
+    events: VecDeque<(Arc<Event>, usize)>,
+    /// The size of the events.
+    bytes: usize,
     /// Whether events were lost that come before the queued ones.
     is_incomplete: bool,
 }
@@ -56,11 +58,17 @@ impl Outgoing {
         if !state.followers.contains_key(&thread) {
             return;
         }
-        if state.events.len() == MAX_QUEUED {
-            state.events.pop_front();
+        let bytes = size(&event.kind);
+        if bytes > MAX_PORTION_BYTES {
+            state.is_incomplete = true;
+        } else {
+            state.events.push_back((Arc::new(event.clone()), bytes));
+            state.bytes += bytes;
+        }
+        while state.bytes > MAX_QUEUED_BYTES {
+            state.pop();
             state.is_incomplete = true;
         }
-        state.events.push_back(Arc::new(event.clone()));
         drop(state);
         self.queued.notify_one();
     }
@@ -79,7 +87,7 @@ impl Outgoing {
                 }
             }
         }
-        self.has_followers.store(!state.followers.is_empty(), Ordering::Relaxed);
+        self.update_followers(&mut state);
     }
 
     /// Forgets followers that have not renewed their rows.
@@ -89,7 +97,15 @@ impl Outgoing {
             nodes.retain(|_, until| *until > now);
             !nodes.is_empty()
         });
-        self.has_followers.store(!state.followers.is_empty(), Ordering::Relaxed);
+        self.update_followers(&mut state);
+    }
+
+    fn update_followers(&self, state: &mut State) {
+        let has_followers = !state.followers.is_empty();
+        if !has_followers {
+            (state.events, state.bytes, state.is_incomplete) = (VecDeque::new(), 0, false);
+        }
+        self.has_followers.store(has_followers, Ordering::Relaxed);
     }
 
     /// Waits until there is something to write, at least until this time. May be cancelled.
@@ -105,11 +121,16 @@ impl Outgoing {
     /// The next portion, and whether events before it were lost.
     pub(super) fn take(&self) -> Option<(Vec<Arc<Event>>, bool)> {
         let mut state = self.lock();
-        if state.events.is_empty() {
+        if !state.is_waiting() {
             return None;
         }
-        let count = state.events.len().min(MAX_PORTION);
-        let events = state.events.drain(..count).collect();
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while let Some((_, next)) = state.events.front()
+            && (events.is_empty() || bytes + next <= MAX_PORTION_BYTES)
+        {
+            bytes += next;
+            events.extend(state.pop());
+        }
         Some((events, std::mem::take(&mut state.is_incomplete)))
     }
 
@@ -119,10 +140,39 @@ impl Outgoing {
     }
 
     fn is_waiting(&self) -> bool {
-        !self.lock().events.is_empty()
+        self.lock().is_waiting()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    fn is_waiting(&self) -> bool {
+        !self.events.is_empty() || self.is_incomplete
+    }
+
+    fn pop(&mut self) -> Option<Arc<Event>> {
+        let (event, bytes) = self.events.pop_front()?;
+        self.bytes -= bytes;
+        Some(event)
+    }
+}
+
+/// About the size of an event as JSON.
+fn size(kind: &EventKind) -> usize {
+    const NAMES: usize = 300;
+    NAMES
+        + match kind {
+            EventKind::CallProgress { message, .. }
+            | EventKind::CallLog { message, .. }
+            | EventKind::ExecutionFailed { message, .. }
+            | EventKind::RunFailed { message, .. } => message.len(),
+            EventKind::MessageDelta { text, .. } => text.len(),
+            EventKind::MessageCompleted { content, calls, .. } => {
+                content.len() + calls.iter().map(|call| NAMES + call.arguments.to_string().len()).sum::<usize>()
+            }
+            _ => 0,
+        }
 }

@@ -1,6 +1,6 @@
 //! Rows of relayed events: each node writes numbered portions into a ring of rows.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -44,7 +44,7 @@ pub(super) struct Wire<'a> {
     pub(super) number: u64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_incomplete: bool,
-    pub(super) events: &'a [Arc<Event>],
+    pub(super) events: Vec<&'a Event>,
 }
 
 /// A portion as it is read.

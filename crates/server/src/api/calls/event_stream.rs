@@ -3,7 +3,7 @@
 //! In: a call of the client's own tenant. Out: the hub's events about it, and at last `call.ended` with the call as
 //! `GET` returns it. For a call that has ended already, only that.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use toolhub_core::{
     ToolHub,
     events::{Event, EventKind, Subscription},
-    ids::{CallId, Tenant},
+    ids::{CallId, Tenant, ThreadId},
 };
 
 use super::{CallPath, CallView, not_found};
@@ -22,6 +22,9 @@ use crate::{
     app::App, connections::KEEP_ALIVE_INTERVAL, extract::Params, links::Links, problem::ApiResult, scope::Principal,
     sse,
 };
+
+/// How often a call is looked up on a store that several nodes share.
+const SHARED_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn follow(
     State(app): State<App>,
@@ -37,13 +40,17 @@ pub(super) async fn follow(
     if !ended && let Some(thread) = &record.thread {
         app.hub().follow_thread(&mut events, &principal.tenant, thread);
     }
+    // The end of a call on another node may not arrive as an event.
+    let poll_interval = if app.hub().has_exclusive_store() { KEEP_ALIVE_INTERVAL } else { SHARED_POLL_INTERVAL };
     let follower = CallFollower {
         hub: app.hub().clone(),
         tenant: principal.tenant.clone(),
         id,
         links,
         events,
-        next_poll: next_poll_time(),
+        thread: record.thread,
+        poll_interval,
+        next_poll: Instant::now() + poll_interval,
         ended,
     };
     Ok(sse::stream(&app, principal, stream::unfold(Some(follower), next_event)))
@@ -54,7 +61,9 @@ struct CallFollower {
     tenant: Tenant,
     id: CallId,
     links: Links,
+    thread: Option<ThreadId>,
     events: Subscription,
+    poll_interval: Duration,
     /// When to look the call up again, even if other events keep arriving: its end may happen on another node.
     next_poll: Instant,
     ended: bool,
@@ -73,22 +82,28 @@ async fn next_event(follower: Option<CallFollower>) -> Option<(SseEvent, Option<
                     matches!(event.kind, EventKind::ExecutionCompleted { .. } | EventKind::ExecutionFailed { .. });
                 return Some((sse::hub_event(event.id, event.name(), &*event, &follower.links), Some(follower)));
             }
-            Ok(event) if event.kind == EventKind::StreamReset => follower.ended = follower.has_ended().await,
+            Ok(event) if event.kind == EventKind::StreamReset && follower.concerns(&event) => {
+                follower.ended = follower.has_ended().await;
+                if event.thread.is_some() {
+                    return Some((sse::hub_event(None, event.name(), &*event, &follower.links), Some(follower)));
+                }
+            }
             Ok(_) if Instant::now() < follower.next_poll => {}
             // The call may run on another node, whose events may not arrive here.
             Ok(_) | Err(_) => {
-                follower.next_poll = next_poll_time();
+                follower.next_poll = Instant::now() + follower.poll_interval;
                 follower.ended = follower.has_ended().await;
             }
         }
     }
 }
 
-fn next_poll_time() -> Instant {
-    Instant::now() + KEEP_ALIVE_INTERVAL
-}
-
 impl CallFollower {
+    /// Whether a reset is about events of the call's thread.
+    fn concerns(&self, reset: &Event) -> bool {
+        reset.thread.is_none() || (reset.thread == self.thread && reset.tenant.as_ref() == Some(&self.tenant))
+    }
+
     async fn has_ended(&self) -> bool {
         let record = self.hub.call_record(&self.tenant, self.id).await;
         record.is_ok_and(|record| record.is_none_or(|record| record.outcome.is_some()))

@@ -19,7 +19,7 @@ use super::{
         interactive_calls::{CallStep, InteractiveCall, ResumeError, ResumeKey, SuspendedCalls},
         request::McpContext,
     },
-    Calls, cancelled, store_fault,
+    Calls, cancelled, start_again, store_fault,
 };
 
 const REQUEST_KIND: &str = "mcp.call.resume";
@@ -158,7 +158,8 @@ impl Calls {
                 Err(_) => Err(not_resumed(&ResumeError::NotFound)),
             },
             Err(NodeRequestError::Store(error)) => Err(store_fault(error)),
-            Err(_) => Err(not_resumed(&ResumeError::OtherNode(node))),
+            Err(NodeRequestError::Gone) => Err(not_resumed(&ResumeError::OtherNode(node))),
+            Err(error) => Err(start_again(&format!("the call waits on another node of this hub, and {error}"))),
         }
     }
 }

@@ -51,7 +51,8 @@ pub(crate) enum ResumeError {
     NotFound,
     /// The call waits on another node, or waited there until it stopped.
     #[error(
-        "the call waited on a node of this hub that is gone, so it ended as `interrupted`; start again, without `requestState`"
+        "the call waited on a node of this hub that is gone, and was declined or interrupted there; look whether it took effect, and \
+         start again, without `requestState`"
     )]
     OtherNode(SmolStr),
 }

@@ -94,7 +94,7 @@ async fn a_listener_that_follows_a_thread_hears_what_its_calls_do_on_other_nodes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_hears_that_events_were_lost_when_too_many_came_at_once() {
+async fn a_listener_hears_that_events_were_lost_which_their_node_could_not_write() {
     let memory = Arc::default();
     let (first, connection) = reporting_node(&memory).await;
     let (second, _) = reporting_node(&memory).await;
@@ -112,4 +112,34 @@ async fn a_listener_hears_that_events_were_lost_when_too_many_came_at_once() {
     first.publish(&tenant, &thread, delta("heard"));
     tokio::time::sleep(SECOND).await;
     assert_eq!(relayed(&mut listener), ["stream.reset t", "message.delta"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_is_followed_for_as_long_as_somebody_listens() {
+    let memory = Arc::default();
+    let ((first, _), (second, connection)) = (reporting_node(&memory).await, reporting_node(&memory).await);
+    let (tenant, thread) = (Tenant::default(), ThreadId::new("t").unwrap());
+    let mut listener = second.subscribe();
+    second.follow_thread(&mut listener, &tenant, &thread);
+    let delta =
+        |text: &str| EventKind::MessageDelta { run_id: RunId::mint(first.now()), text: text.into(), again: false };
+    tokio::time::sleep(300 * SECOND).await;
+    first.publish(&tenant, &thread, delta("heard"));
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(relayed(&mut listener), ["message.delta"]);
+
+    // A node that was cut off for long follows again as soon as it can.
+    connection.unavailable.store(true, Ordering::Release);
+    tokio::time::sleep(100 * SECOND).await;
+    connection.unavailable.store(false, Ordering::Release);
+    tokio::time::sleep(3 * SECOND).await;
+    relayed(&mut listener);
+    first.publish(&tenant, &thread, delta("heard"));
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(relayed(&mut listener), ["message.delta"]);
+
+    // What is too large for a portion is told as lost, although nothing comes after it.
+    first.publish(&tenant, &thread, delta(&"x".repeat(1 << 20)));
+    tokio::time::sleep(3 * SECOND).await;
+    assert_eq!(relayed(&mut listener), ["stream.reset t"]);
 }
