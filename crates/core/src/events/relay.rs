@@ -2,7 +2,7 @@
 //!
 //! In: the threads that listeners of this node follow, and the events of this node in threads that other nodes follow. Out: rows that name the
 //! followed threads; rows with events; and the events of other nodes, delivered to the subscribers here. Nothing is written for threads that
-//! nobody follows. Each node writes its events to a ring of rows, in numbered portions; a follower that misses one delivers a
+//! no node follows. Each node writes its events to a ring of rows, in numbered portions; a follower that misses one delivers a
 //! `StreamReset` instead. Events that were missed are not sent again: listeners read the records of what they follow.
 
 mod followed;
@@ -70,7 +70,7 @@ struct Progress {
     expected: HashMap<SmolStr, u64>,
     /// Followed threads that have a row.
     written: HashSet<ThreadKey>,
-    /// Whether other nodes may not have heard of a followed thread for a while.
+    /// Whether other nodes may have missed for a while that this one follows a thread.
     is_late: bool,
 }
 

@@ -33,7 +33,7 @@ pub enum NodeRequestError {
     Store(#[from] StoreError),
 }
 
-/// Answers a request if it is to this node, and wakes whoever waits for its answer.
+/// Answers a request if it is to this node, and wakes the task that waits for its answer.
 pub(super) fn row_changed(engine: &Arc<Engine>, key: RowKey) {
     engine.node_requests.notify(&key.id);
     let request = NodeRequestKey::parse(&key).filter(|request| request.node == *engine.nodes.own_id());

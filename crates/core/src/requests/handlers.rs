@@ -70,7 +70,7 @@ impl NodeRequestHandlers {
         lock(&self.waiting).remove(id);
     }
 
-    /// Wakes whoever waits for the answer to a request.
+    /// Wakes the task that waits for the answer to a request.
     pub(crate) fn notify(&self, id: &str) {
         if let Some(waiting) = lock(&self.waiting).get(id) {
             waiting.notify_one();

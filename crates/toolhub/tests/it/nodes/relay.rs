@@ -79,7 +79,7 @@ async fn a_listener_that_follows_a_thread_hears_what_its_calls_do_on_other_nodes
     tokio::time::sleep(SECOND).await;
     assert_eq!(relayed(&mut listener), call);
 
-    // Nobody listens any more: nothing is written.
+    // There is no listener any more: nothing is written.
     drop((listener, deaf));
     tokio::time::sleep(SECOND).await;
     let rows = async || {
@@ -115,7 +115,7 @@ async fn a_listener_hears_that_events_were_lost_which_their_node_could_not_write
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thread_is_followed_for_as_long_as_somebody_listens() {
+async fn a_thread_is_followed_for_as_long_as_it_has_a_listener() {
     let memory = Arc::default();
     let ((first, _), (second, connection)) = (reporting_node(&memory).await, reporting_node(&memory).await);
     let (tenant, thread) = (Tenant::default(), ThreadId::new("t").unwrap());
@@ -138,7 +138,7 @@ async fn a_thread_is_followed_for_as_long_as_somebody_listens() {
     tokio::time::sleep(SECOND).await;
     assert_eq!(relayed(&mut listener), ["message.delta"]);
 
-    // What is too large for a portion is told as lost, although nothing comes after it.
+    // An event that is too large for a portion is reported as lost, although nothing comes after it.
     first.publish(&tenant, &thread, delta(&"x".repeat(1 << 20)));
     tokio::time::sleep(3 * SECOND).await;
     assert_eq!(relayed(&mut listener), ["stream.reset t"]);
