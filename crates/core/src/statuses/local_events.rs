@@ -5,7 +5,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -27,6 +30,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct LocalEvents {
     by_record: Mutex<HashMap<StatusKey, VecDeque<(StatusEvent, Timestamp)>>>,
+    /// Whether any record has local events. Beside the lock, because every view of a tool asks.
+    is_used: AtomicBool,
     /// Held while events are applied to stored records.
     flush_lock: tokio::sync::Mutex<()>,
 }
@@ -36,12 +41,23 @@ impl LocalEvents {
         self.lock().keys().cloned().collect()
     }
 
+    fn contains(&self, key: &StatusKey) -> bool {
+        self.is_used.load(Ordering::Acquire) && self.lock().contains_key(key)
+    }
+
     fn of(&self, key: &StatusKey) -> Option<Vec<(StatusEvent, Timestamp)>> {
+        if !self.is_used.load(Ordering::Acquire) {
+            return None;
+        }
         self.lock().get(key).map(|events| events.iter().cloned().collect())
     }
 
     pub(super) fn forget(&self, key: &StatusKey) {
-        self.lock().remove(key);
+        if self.is_used.load(Ordering::Acquire) {
+            let mut records = self.lock();
+            records.remove(key);
+            self.is_used.store(!records.is_empty(), Ordering::Release);
+        }
     }
 
     /// Removes the first events of a record, which the store has.
@@ -53,6 +69,7 @@ impl LocalEvents {
                 records.remove(key);
             }
         }
+        self.is_used.store(!records.is_empty(), Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<StatusKey, VecDeque<(StatusEvent, Timestamp)>>> {
@@ -75,7 +92,7 @@ fn apply_all(record: &StatusRecord, events: &[(StatusEvent, Timestamp)], setting
 impl Statuses {
     /// Whether what is known of a record counts on this node only, because the store does not answer.
     pub(crate) fn is_local(&self, key: &StatusKey) -> bool {
-        self.local_events.lock().contains_key(key)
+        self.local_events.contains(key)
     }
 
     /// Applies an event to a record; returns the record afterwards. While the store does not answer, results of calls count locally.
@@ -127,6 +144,7 @@ impl Statuses {
             events.pop_front();
         }
         events.push_back((event.clone(), now));
+        self.local_events.is_used.store(true, Ordering::Release);
         let next = Arc::new(next);
         self.cache.put_local(key.clone(), next.clone());
         drop(records);
