@@ -317,7 +317,7 @@ impl CallConnection {
     }
 
     /// Notices whether a call has ended. One that was given up, as after a timeout, may mean that the server does not answer any more,
-    /// which the supervisor checks on its own connection only. On the connection of a tenant that counts for nobody else.
+    /// which the supervisor checks on its own connection only. On the connection of a tenant that counts for that tenant only.
     pub(super) fn watch_call(&self, context: &CallContext) -> CallWatch {
         if self.owner == ConnectionOwner::Tenant {
             context.leave_timeouts_uncounted();

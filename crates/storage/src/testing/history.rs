@@ -1,7 +1,7 @@
 //! A history of what the clients of a store asked and were answered, and a checker of the promises of `Backend` over it.
 //!
 //! In: the operations of all clients, recorded by a [`RecordedStore`] around the connection of each. Out: the broken promises that these
-//! answers prove: a version given out twice, a row that nobody had asked to write yet, a read that is older than what was
+//! answers prove: a version given out twice, a row that no client had asked to write yet, a read that is older than what was
 //! acknowledged before it began, half of a batch in one read, a precondition that did not hold. The store must have been empty at the
 //! beginning, and no client may go unrecorded. What the answers leave open, such as the fate of a batch without an answer, is never held
 //! against the store.
@@ -72,7 +72,7 @@ pub enum Request {
 pub enum BrokenPromise {
     /// A version of a row was given to two batches, or a batch was applied twice.
     VersionWrittenTwice,
-    /// A row or an event was seen that nobody had asked to write by then, or whose batch was refused.
+    /// A row or an event was seen that no client had asked to write by then, or whose batch was refused.
     SeenWithoutRequest,
     /// A row has another value than its batch wrote.
     ValueAltered,

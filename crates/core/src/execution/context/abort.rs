@@ -40,7 +40,7 @@ impl CallContext {
         self.0.abort.is_waiting_to_start.load(Ordering::Acquire)
     }
 
-    /// Says that a timeout of this execution does not count against the tool, because nobody else uses what it waits for: a connection
+    /// Says that a timeout of this execution does not count against the tool, because no other tenant uses what it waits for: a connection
     /// of one tenant, for example.
     pub fn leave_timeouts_uncounted(&self) {
         self.0.abort.timeouts_are_uncounted.store(true, Ordering::Release);

@@ -1,6 +1,6 @@
 //! Tool queues whose calls need a permit of the store besides their slots.
 //!
-//! In: waiting calls. Out: for the holder of the permits, first a slot as soon as a call waits and its slots are free, so that nobody asks the
+//! In: waiting calls. Out: for the holder of the permits, first a slot as soon as a call waits and its slots are free, so that no call asks the
 //! store for a call that could not run; then, with a permit, that slot goes to the call whose turn it is. Without one the slot goes
 //! back, and the call waits on and holds nothing.
 

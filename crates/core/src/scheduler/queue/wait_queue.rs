@@ -181,7 +181,7 @@ impl WaitQueue {
         self.dispatch(queue)
     }
 
-    /// Nobody waits for the next slot of this tool queue any more.
+    /// No task waits for the next slot of this tool queue any more.
     pub(super) fn unreserve(&mut self, queue: &ToolQueue) -> Option<Sender<Slot>> {
         self.reservations.remove(&queue.0.key)
     }

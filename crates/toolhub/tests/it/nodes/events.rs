@@ -52,7 +52,7 @@ async fn every_node_hears_the_stored_events_of_all_once_and_in_one_order() {
     assert_eq!(texts(&heard[0]), round.repeat(10), "each change once, although three nodes have seen it");
     assert!(heard[0].is_sorted_by(|a, b| a.0.is_some() && a.0 < b.0), "{:?}", heard[0]);
     assert_eq!((&heard[1], &heard[2]), (&heard[0], &heard[0]));
-    // Whoever reconnects to another node goes on after the last event.
+    // A client that reconnects to another node goes on after the last event.
     let middle = heard[0][14].0.unwrap();
     for hub in &nodes {
         let since = hub.events_since(&Tenant::default(), middle).await.unwrap().events;

@@ -164,7 +164,7 @@ impl<'a> Client<'a> {
         self.last_response = format!("node {node}: {} {}", response.status, response.text);
         let body = response.json();
         match (response.status, body["error"]["code"].as_str().or(body["code"].as_str())) {
-            // The effect is told, but not recorded yet. When it is, this is the outcome.
+            // The client has the effect, but the outcome is not recorded yet. When it is, this is it.
             (200, Some("store_unavailable")) if body["replayed"] == false => return Next::TryAgain,
             (200, _) => round.note(call, AnswerKind::Ended(body.clone()), &body["id"]),
             // Without a preference, the call goes on after the shutdown of the node; another one has its end later.

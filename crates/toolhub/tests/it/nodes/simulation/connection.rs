@@ -147,7 +147,7 @@ struct Watch {
     changes: Watcher,
     table: Table,
     faults: Arc<NodeFaults>,
-    /// When the node is told that changes were lost.
+    /// When the node receives `Lagged`.
     lost_until: Option<Instant>,
 }
 

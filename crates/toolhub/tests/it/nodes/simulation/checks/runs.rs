@@ -1,4 +1,4 @@
-//! One driver per run: each turn of a conversation has one reply, whose calls were made once, and a node whose runs nobody takes over
+//! One driver per run: each turn of a conversation has one reply, whose calls were made once, and a node whose runs no other takes over
 //! unless it was frozen or its connection failed.
 
 use std::collections::BTreeMap;
