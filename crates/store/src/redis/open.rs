@@ -93,7 +93,7 @@ pub(super) async fn open(options: &Options) -> Result<(Opened, Tasks), OpenError
     let receiving = (change_feed.clone(), notifications.clone());
     let subscribed = Notifications::subscribe(connector, keys.clone(), receiving, runs).await;
     let subscription = subscribed.map_err(failed)?;
-    let acknowledged = Arc::new(Acknowledged::new(keys.buckets().count()));
+    let acknowledged = Arc::new(Acknowledged::new(keys.buckets().count(), clock.clone()));
     let loss_check = LossCheck::spawn(requests.clone(), keys.clone(), acknowledged.clone());
     let (monitor, servers) = ServerMonitor::start(requests.clone(), keys.clone(), options.clone(), clock.clone()).await;
     let tasks = Tasks { _notifications: subscription, _loss_check: loss_check, _monitor: monitor };
