@@ -137,9 +137,12 @@ impl Journal {
         }
     }
 
-    /// The calls that the store may have opened, or may still open.
+    /// The calls that the store may have opened, or may still open. Without those whose outcomes are still to be
+    /// [taken](Self::take_unwritten): they can be closed then.
     pub(crate) fn unconfirmed(&self) -> Vec<(Tenant, OpenCall)> {
-        self.lock_unwritten().unconfirmed.values().cloned().collect()
+        let UnwrittenOutcomes { outcomes, unconfirmed, .. } = &*self.lock_unwritten();
+        let of_taken = unconfirmed.iter().filter(|(call, _)| !outcomes.contains_key(call));
+        of_taken.map(|(_, call)| call.clone()).collect()
     }
 
     /// Records that the store has opened a call, or never will.

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
 use toolhub::{
     backend::{Backend, Batch, Change, Durability, Expect, Memory, Partition, Scan, Scope, Table, Write},
     clock::Clock,
@@ -199,6 +200,46 @@ async fn a_call_whose_opening_arrives_late_is_closed_as_its_caller_was_told() {
     let closed = outcome(&first, refused.id).await.expect("it has an outcome");
     closed.assert_effect(Effect::None).assert_error(ErrorKind::Interrupted);
     assert_eq!(paying.recorded_arguments().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_opening_is_lost_during_the_closing_of_another_one_is_closed_too() {
+    let (store, lose_ends): (Arc<InterceptedStore>, Arc<AtomicBool>) = Default::default();
+    let (loses, closing, closed) = (lose_ends.clone(), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (reached, go_on) = (closing.clone(), closed.clone());
+    store.before_commits(move |batch| {
+        let ends = batch.writes.iter().any(|write| write.table == Table::Calls && write.change != Change::Keep);
+        let (loses, reached, go_on) = (loses.load(Ordering::Acquire), reached.clone(), go_on.clone());
+        Box::pin(async move {
+            match (ends, loses) {
+                (true, true) => return CommitAction::LoseRequest,
+                // The opening of the second call.
+                (false, false) => return CommitAction::LoseRequest,
+                (false, true) => {}
+                (true, false) => {
+                    reached.notify_one();
+                    go_on.notified().await;
+                }
+            }
+            CommitAction::Apply
+        })
+    });
+    lose_ends.store(true, Ordering::Release);
+    let (pay, _) = scripted("pay", [ScriptStep::Return(json!("paid"))]);
+    let hub = ToolHub::builder().store(store).tool(pay).build().await.unwrap();
+    let unwritten = hub.call("pay", json!({})).await;
+    unwritten.assert_error(ErrorKind::StoreUnavailable);
+    lose_ends.store(false, Ordering::Release);
+    closing.notified().await;
+    // The search for open calls has taken the outcomes that were not written so far.
+    let refused = hub.call("pay", json!({})).await;
+    refused.assert_error(ErrorKind::StoreUnavailable);
+    closed.notify_one();
+    tokio::time::timeout(60 * SECOND, closing.notified()).await.expect("the second call is closed, too");
+    closed.notify_one();
+    tokio::time::sleep(SECOND).await;
+    outcome(&hub, unwritten.id).await.expect("it has an outcome");
+    outcome(&hub, refused.id).await.expect("it has an outcome").assert_effect(Effect::None);
 }
 
 #[tokio::test(start_paused = true)]

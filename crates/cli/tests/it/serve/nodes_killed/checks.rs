@@ -153,7 +153,8 @@ fn examine(nodes: &Nodes, round: &Round) -> (Records, Vec<Contradiction>) {
         let ended = ["success", "error", "cancelled"].contains(&call["status"].as_str().unwrap_or_default());
         assert!(ended, "an open call: {call:#}");
         let code = call["error"]["code"].as_str();
-        let expected = [None, Some("interrupted"), Some("state_conflict"), Some("store_unavailable")];
+        // Two nodes may count in one thread at the same time; one of them counts again.
+        let expected = [None, Some("interrupted"), Some("store_unavailable")];
         assert!(expected.contains(&code), "{call:#}");
     }
     let answers = round.answers();

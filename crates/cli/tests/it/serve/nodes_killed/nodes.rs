@@ -21,6 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const TOOLS: &str = r#"
 [tools.counter]
 builtin = "counter"
+state = { conflict_resolution = "retry", rerunnable = true }
 [tools.quick]
 command = "sh"
 args = ["-c", 'read -r request || exit 1; printf "%s\n" "$request" >>ledger; echo 1']
