@@ -12,7 +12,7 @@ mod status_events;
 mod successes;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -40,7 +40,7 @@ use toolhub_storage::{
     clock::Clock,
 };
 use toolhub_types::{
-    ids::{CallId, Tenant, ThreadId},
+    ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::{self, Admission, Readiness, StatusEvent, StatusRecord, StatusSettings},
     timestamp::Timestamp,
     tool::ToolName,
@@ -140,9 +140,9 @@ impl Statuses {
         self.cache.is_empty()
     }
 
-    /// The number of records of each tool that has one, shared or of a thread.
-    pub(crate) fn count_by_tool(&self) -> Arc<HashMap<ToolName, usize>> {
-        self.cache.count_by_tool()
+    /// The tools that have a shared record, and those that have one of this thread.
+    pub(crate) fn recorded_tools(&self, owner: ThreadKey) -> [Arc<BTreeSet<ToolName>>; 2] {
+        self.cache.recorded_tools(owner)
     }
 
     /// The number of a tenant's threads that have a record of their own by which a tool is withheld, by tool.
