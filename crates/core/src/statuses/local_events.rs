@@ -144,6 +144,13 @@ impl LocalEvents {
         }
     }
 
+    /// Notes that the store has not applied a write.
+    fn note_failed(&self, key: &StatusKey, stamp: u64) {
+        if let Some(record) = self.lock().get_mut(key) {
+            record.in_doubt.retain(|write| write.stamp != stamp);
+        }
+    }
+
     fn remove_empty(&self, records: &mut HashMap<StatusKey, RecordEvents>, key: &StatusKey) {
         if records.get(key).is_some_and(|record| record.events.is_empty()) {
             records.remove(key);
@@ -272,13 +279,15 @@ impl Statuses {
                     let next = Arc::new(next);
                     let batch = Self::batch(key, (&stored, &next), row_version)?;
                     let stamp = batch.stamp;
+                    // Before the write: its notification may arrive before its answer.
+                    self.local_events.note_in_doubt(key, WriteInDoubt { until, stamp, replaces: row_version });
                     match self.commit(batch, now).await {
                         Ok(row_version) => (next, Some(row_version)),
-                        Err(StoreError::Conflict { .. }) => continue,
+                        Err(error @ StoreError::Unknown(_)) => return Err(error),
                         Err(error) => {
-                            if let StoreError::Unknown(_) = error {
-                                let write = WriteInDoubt { until, stamp, replaces: row_version };
-                                self.local_events.note_in_doubt(key, write);
+                            self.local_events.note_failed(key, stamp);
+                            if let StoreError::Conflict { .. } = error {
+                                continue;
                             }
                             return Err(error);
                         }
