@@ -12,7 +12,7 @@ use std::{
 use futures_util::StreamExt;
 use toolhub::{
     BoxFuture,
-    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -30,6 +30,8 @@ pub(crate) struct FaultyStore {
     pub(crate) loses_acks: AtomicBool,
     /// So many of the next writes of shared rate limits find that another node has changed the row.
     pub(crate) rate_conflicts: AtomicU32,
+    /// How often the states of all threads were looked through.
+    pub(crate) state_scans: AtomicU32,
     /// The next change of this table panics in the watch.
     pub(crate) panics_in_watch: Arc<Mutex<Option<Table>>>,
 }
@@ -92,6 +94,9 @@ impl Backend for FaultyStore {
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
         Box::pin(async move {
             self.inject_fault().await?;
+            if (scan.table, &scan.scope) == (Table::State, &Scope::All) {
+                self.state_scans.fetch_add(1, Ordering::AcqRel);
+            }
             self.memory.scan(scan, now).await
         })
     }
