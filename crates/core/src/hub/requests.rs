@@ -234,7 +234,7 @@ impl ToolHub {
         }
     }
 
-    /// Writes the request about a reported result. One whose answer was lost is written again.
+    /// Writes the request about a reported result; again if the answer was lost and the store does not have it.
     async fn put_report(&self, key: &RowKey, report: &ReportRequest) -> Result<(), StoreError> {
         let Services { store, clock, .. } = &*self.engine.services;
         let (give_up_at, mut may_be_written) = (clock.instant() + STORE_PATIENCE, false);
@@ -248,6 +248,9 @@ impl ToolHub {
             // Unless it may be written, nothing was asked.
             if !may_be_written || clock.instant() >= give_up_at {
                 return Err(error);
+            }
+            if let Ok(true) = requests::exists(&**store, key, clock.now()).await {
+                return Ok(());
             }
             tokio::time::sleep(POLL_INTERVALS.1).await;
         }

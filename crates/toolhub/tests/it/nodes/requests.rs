@@ -140,7 +140,8 @@ async fn a_result_that_another_node_took_is_acknowledged_although_answers_of_the
             tokio::time::sleep(8 * SECOND).await;
             connection.unavailable.store(false, Ordering::Release);
         };
-        let reported = second.report_external_result(&tenant(), external.id(), Ok(json!(7)));
+        let tenant = tenant();
+        let reported = second.report_external_result(&tenant, external.id(), Ok(json!(7)));
         let (reported, ()) = tokio::join!(reported, faults);
         assert_eq!(reported, Ok(()));
         assert_eq!(*external.await.assert_success(), json!(7));
