@@ -297,10 +297,19 @@ impl Statuses {
     async fn write(
         &self,
         key: &StatusKey,
-        (before, facts): (&StatusRecord, &StatusRecord),
+        change: (&StatusRecord, &StatusRecord),
         replaced: Option<RowVersion>,
         now: Timestamp,
     ) -> Result<RowVersion, StoreError> {
+        self.commit(Self::batch(key, change, replaced)?, now).await
+    }
+
+    /// The batch that replaces a record.
+    fn batch(
+        key: &StatusKey,
+        (before, facts): (&StatusRecord, &StatusRecord),
+        replaced: Option<RowVersion>,
+    ) -> Result<Batch, StoreError> {
         let RowKey { partition, table, id } = key.key();
         let value = serde_json::to_vec(facts).map_err(|error| damaged_error(key.tool(), &error))?;
         let write = Write {
@@ -315,7 +324,10 @@ impl Statuses {
                 Durability::KillSafe
             },
         };
-        let batch = Batch::new(partition).with(write);
+        Ok(Batch::new(partition).with(write))
+    }
+
+    async fn commit(&self, batch: Batch, now: Timestamp) -> Result<RowVersion, StoreError> {
         let stamp = batch.stamp;
         let versions = self.store.commit(batch, now).await?;
         Ok(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp })
