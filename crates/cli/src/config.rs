@@ -57,8 +57,8 @@ pub(crate) use self::{
     toml_text::{toml_key, toml_string},
 };
 pub(crate) use resolve::{
-    Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, McpServers, OpenStoreError, Policies, Provider, Scheduler,
-    Server, State, Store, StoreHandle, Telemetry, Threads, Tool, Tools,
+    Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, McpServers, OpenStoreError, Policies, Provider, RedisServer,
+    Scheduler, Server, State, Store, StoreHandle, Telemetry, Threads, Tool, Tools,
 };
 
 /// The effective config. Each section can be compared with that of another config.

@@ -35,6 +35,7 @@ mod thread_removal;
 mod thread_watch;
 mod threads;
 mod time;
+mod written_layouts;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -60,6 +61,7 @@ pub use sources::{
 pub use status::{StatusScope, ToolStatusInfo};
 pub use thread_context::{InstanceGuard, ThreadContext, Threads};
 pub use threads::ThreadError;
+pub use written_layouts::NewerRecords;
 
 use self::sources::Owner;
 use crate::{

@@ -61,10 +61,10 @@ pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
     BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionApproval,
     DefinitionApprovalError, DefinitionChange, DefinitionDifference, DependencyStatus, DuplicateSource, Explanation,
-    HubBuilder, HubChange, InstanceGuard, NodeRequestError, Offer, OfferOptions, RateQuota, ResourceSubscription,
-    SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState,
-    StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, ToolHub, ToolSource,
-    ToolStatusDetails, ToolStatusInfo,
+    HubBuilder, HubChange, InstanceGuard, NewerRecords, NodeRequestError, Offer, OfferOptions, RateQuota,
+    ResourceSubscription, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool,
+    SourceToolState, StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, ToolHub,
+    ToolSource, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
 pub use monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, StatusChanges, StoreSize, ToolStats};

@@ -28,7 +28,7 @@ use smol_str::SmolStr;
 pub use apply::{Action, Applied, PriorRow, WriteContext};
 pub use batch::{Batch, Change, Durability, Expect, ROW_OVERHEAD_BYTES, Write};
 pub use error::StoreError;
-pub use loss::LossReport;
+pub use loss::{LossReport, LostNames, TenantLosses};
 pub use memory::Memory;
 pub use meters::{StoreMeter, StoreMeters, StoreStats};
 pub use partition::{Partition, PartitionKind};

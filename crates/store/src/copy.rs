@@ -3,13 +3,15 @@
 //! In: two stores that nothing else uses meanwhile. Out: the number of rows by table, or the first difference. Rows keep their version
 //! numbers and times; their stamps are new. The leases of nodes are not copied. What index terms a row has is the caller's knowledge.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use smol_str::SmolStr;
 use toolhub_storage::backend::{
-    Backend, Batch, Change, Durability, Expect, Partition, Row, RowKey, Scan, Scope, StoreError, Table, Terms, Write,
+    Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, RowKey, Scan, Scope, StoreError, Table,
+    Terms, Write, read_all,
 };
-use toolhub_types::timestamp::Timestamp;
+use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 /// Number of rows read at a time.
 const PAGE_ROWS: usize = 500;
@@ -37,7 +39,27 @@ pub enum CopyError {
 
 /// The tables that are copied: all but those in which running nodes hold leases or pass events on.
 fn tables() -> impl Iterator<Item = Table> {
-    Table::ALL.into_iter().filter(|table| !matches!(table, Table::Nodes | Table::Permits | Table::Relay))
+    Table::ALL.into_iter().filter(|table| !matches!(table, Table::Permits | Table::Relay))
+}
+
+/// The ids of nodes that have renewed their row within this time: servers that use the store, or that were killed just now.
+///
+/// # Errors
+/// When the store does not answer.
+pub async fn living_nodes(store: &dyn Backend, timeout: Duration, now: Timestamp) -> Result<Vec<SmolStr>, StoreError> {
+    let nodes = Scope::Partition(Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes });
+    let rows = read_all(store, Scan::new(Table::Nodes, nodes), now).await?;
+    // Other rows there, such as leases, have ids that begin so.
+    let of_nodes = rows.into_iter().filter(|(key, _)| !key.id.starts_with('~'));
+    Ok(of_nodes.filter(|(_, row)| row.updated > now - timeout).map(|(key, _)| key.id).collect())
+}
+
+/// The rows of a table that are copied. The rows of nodes are leases; which layouts the records have is copied with them.
+fn scope_of(table: Table) -> Scope {
+    match table {
+        Table::Nodes => Scope::Partition(Partition { tenant: Tenant::default(), kind: PartitionKind::Layouts }),
+        _ => Scope::All,
+    }
 }
 
 /// Copies all rows that have not expired. `terms` are the index terms of a row.
@@ -51,7 +73,7 @@ pub async fn copy(
     now: Timestamp,
 ) -> Result<BTreeMap<Table, u64>, CopyError> {
     for table in tables() {
-        let page = target.scan(Scan::new(table, Scope::All).limit(1), now).await.map_err(CopyError::Write)?;
+        let page = target.scan(Scan::new(table, scope_of(table)).limit(1), now).await.map_err(CopyError::Write)?;
         if !page.rows.is_empty() {
             return Err(CopyError::NotEmpty(table));
         }
@@ -133,7 +155,7 @@ impl<'a> Rows<'a> {
 }
 
 fn page_scan(table: Table) -> Scan {
-    Scan::new(table, Scope::All).limit(PAGE_ROWS).max_bytes(PAGE_BYTES)
+    Scan::new(table, scope_of(table)).limit(PAGE_ROWS).max_bytes(PAGE_BYTES)
 }
 
 /// Writes rows with the times at which they were created and last put. A batch has one time, so rows that were put together are

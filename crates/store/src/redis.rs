@@ -50,6 +50,7 @@ pub use error::OpenError;
 use io_thread::IoThread;
 use keys::Keys;
 use notifications::NotificationState;
+pub use open::Inspection;
 use open::Opened;
 pub use options::{Options, TlsFiles};
 use replication::Replication;
@@ -110,6 +111,16 @@ impl Redis {
             address,
             _thread: thread,
         })
+    }
+}
+
+impl Redis {
+    /// Checks whether the store at this address can be opened, or created. Writes nothing. Blocks until the server has answered.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn inspect(options: Options) -> Result<Inspection, OpenError> {
+        IoThread::inspect(options)
     }
 }
 

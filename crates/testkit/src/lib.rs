@@ -7,6 +7,7 @@
 mod child;
 mod folder;
 pub mod http2;
+mod old_redis;
 mod redis_cluster;
 mod redis_sentinel;
 mod redis_server;
@@ -15,6 +16,7 @@ mod tcp_proxy;
 
 pub use child::kill_after;
 pub use folder::TempFolder;
+pub use old_redis::OldRedis;
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
 pub use redis_server::RedisServer;

@@ -332,8 +332,14 @@ pub enum EventKind {
         commits: u64,
         /// When the first of them was acknowledged, as far as this node remembers.
         since: Timestamp,
-        /// Some of the partitions that they changed: tenant and thread.
+        /// Partitions that they changed, at most 20: tenant and thread.
         partitions: Vec<String>,
+        /// How many partitions are not named.
+        other_partitions: u64,
+        /// Calls whose records they wrote, at most 20.
+        calls: Vec<CallId>,
+        /// How many calls are not named.
+        other_calls: u64,
     },
     /// `node.joined`: a node of a shared store has started.
     NodeJoined {

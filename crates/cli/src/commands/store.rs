@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use toolhub::{
-    backend::Backend as _,
+    backend::Backend,
     clock::{Clock, SystemClock},
     copy::{self, CopyError},
     index_terms,
 };
 
 use crate::{
-    config::{Backend, LoadOptions, Store, StoreHandle},
+    config::{Backend as BackendConfig, LoadOptions, Store, StoreHandle},
     exit::Exit,
     failure::Failure,
     local_hub::LocalHub,
@@ -28,9 +28,20 @@ pub(crate) enum StoreCommand {
 /// Copy all records into the store of another config.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Stop all servers of both stores first. The target must be empty. Each record keeps its version; afterwards both stores are compared.
-Secrets of calls that wait for approval stay sealed with the key of the source: such a call ends when it is to go on.
-From one Redis to another number of buckets: the same config with another `store.key_prefix` and `store.redis.buckets`.")]
+The source is the store of this folder's config (--config), the target that of --to; both as in their [store]. The source is not changed.
+Stop all servers of both stores first: a store that is in use is refused. One that was killed counts as running for `store.node_timeout`.
+The target must be empty. If the command fails, discard the target and start again.
+Each record keeps its version and its times; afterwards both stores are compared. Not copied: what has expired, what running servers hold
+(their leases and shared permits, events on their way between them), and states in a store of their own ([state]).
+Sealed secrets stay sealed with the key of the source. The target can read them with the same key: from Redis to Redis the same
+`store.redis.seal_secret`, from SQLite to SQLite a copy of the .db.key file. Otherwise calls that wait end as interrupted, conversations show
+[redacted], and tools with secrets that were created over the API must be created again.
+From one Redis to another number of buckets: the same config with another `store.key_prefix` and `store.redis.buckets`.
+
+  toolhub store copy --to redis.toml                         from this folder's store to that of redis.toml
+  toolhub store copy --config redis.toml --to toolhub.toml   and back
+
+Exit code 0: both stores are the same; 4: one of them is in use, or cannot be opened.")]
 pub(crate) struct CopyArgs {
     /// The config whose [store] is the target
     #[arg(long, value_name = "FILE")]
@@ -47,8 +58,14 @@ pub(crate) async fn run(session: &Session, command: StoreCommand) -> Result<Exit
     local.require_config()?;
     let target_options = LoadOptions { config: Some(args.to.clone()), ..session.global.load_options()? };
     let target = LocalHub::load(target_options)?;
-    let (source, target) = (open(&local.loaded.config.store)?, open(&target.loaded.config.store)?);
+    let target_config = target.loaded.config.clone();
+    let (source, target) = (open(&local.loaded.config.store)?, open(&target_config.store)?);
     let (source, target) = (source.backend(), target.backend());
+    for (name, store, config) in
+        [("source", &source, &local.loaded.config.store), ("target", &target, &target_config.store)]
+    {
+        check_unused(name, &**store, config).await?;
+    }
     session.printer.note(&format!("copying from {} to {}", source.name(), target.name()));
     let now = SystemClock.now();
     let failed = |error: CopyError| {
@@ -75,8 +92,24 @@ pub(crate) async fn run(session: &Session, command: StoreCommand) -> Result<Exit
     Ok(Exit::Success)
 }
 
+/// Refuses a store that a server uses. One in a file is locked by its server, and could not be opened.
+async fn check_unused(name: &str, store: &dyn Backend, config: &Store) -> Result<(), Failure> {
+    let now = store.clock().map_or_else(|| SystemClock.now(), |clock| clock.now());
+    let living = copy::living_nodes(store, config.node_timeout, now).await;
+    let living = living.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
+    if living.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the {name} store is in use by {} servers: {}", living.len(), living.join(", "));
+    let help = format!(
+        "stop all servers of both stores (SIGTERM), then run this again; one that was killed counts for {} s",
+        config.node_timeout.as_secs()
+    );
+    Err(Failure::new("store_unavailable", message).help(help))
+}
+
 fn open(store: &Store) -> Result<StoreHandle, Failure> {
-    if matches!(store.backend, Backend::Memory { .. }) {
+    if matches!(store.backend, BackendConfig::Memory { .. }) {
         return Err(Failure::new("config_invalid", "a store in memory has no records to copy, and keeps none")
             .help("set backend = \"sqlite\" or \"redis\" in [store]"));
     }

@@ -29,7 +29,7 @@ pub(crate) use auth::{ApiKey, Auth};
 pub(crate) use mcp_servers::{GUARD, McpServers};
 pub(crate) use server::Server;
 pub(crate) use state::State;
-pub(crate) use store::{Backend, OpenStoreError, Store, StoreHandle};
+pub(crate) use store::{Backend, OpenStoreError, RedisServer, Store, StoreHandle};
 pub(crate) use tools::{Tool, Tools};
 
 use super::{

@@ -26,6 +26,7 @@ mod mcp_tools;
 mod nodes_killed;
 mod planted_secrets;
 mod process;
+mod redis_refusals;
 mod redis_store;
 mod reload_and_restore;
 mod runs_killed;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     builder::BuildError,
     recovery::{self, Recovery},
+    written_layouts,
 };
 use crate::{
     approvals::Approvals,
@@ -45,6 +46,10 @@ pub(super) async fn start_tasks(
     cleanup: Option<Duration>,
 ) -> Result<(), BuildError> {
     let Engine { services, journal, nodes, statuses, approvals, thread_store, .. } = &**engine;
+    let layouts = written_layouts::own(engine).await?;
+    if let Some(newer) = written_layouts::find_newer(&*services.store, layouts.read, services.clock.now()).await? {
+        return Err(newer.into());
+    }
     // Watch before reading, so that no change is lost in between.
     let changes = services.store.watch(Table::Statuses);
     let answers = services.store.watch(Table::Approvals);
@@ -64,6 +69,7 @@ pub(super) async fn start_tasks(
         nodes.leave().await;
         return Err(newer.into());
     }
+    written_layouts::store_own(engine).await?;
     let spawner = TaskSpawner { engine, stopped };
     let weak = || Arc::downgrade(engine);
     if let Some(log) = engine.event_log.clone() {
@@ -87,6 +93,8 @@ pub(super) async fn start_tasks(
         Box::pin(watch_evidence(take_or_watch(&hub, &mut first, Table::Evidence), changed.clone()))
     });
     if !nodes.is_exclusive() {
+        let hub = weak();
+        spawner.spawn("record layouts", move || Box::pin(written_layouts::follow(hub.clone())));
         let (hub, mut first) = (weak(), Some(services.store.watch(Table::Requests)));
         let departures = nodes.departures();
         spawner.spawn("request watch", move || {

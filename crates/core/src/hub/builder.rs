@@ -7,7 +7,10 @@ mod validation;
 
 use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
 
-use super::sources::{DuplicateSource, ToolSource};
+use super::{
+    sources::{DuplicateSource, ToolSource},
+    written_layouts::NewerRecords,
+};
 use crate::{
     argument_memory,
     batched_records::ReadOnlyCalls,
@@ -86,6 +89,9 @@ pub enum BuildError {
     /// Another node of the store writes records that this version cannot read.
     #[error(transparent)]
     NewerNode(#[from] NewerNode),
+    /// The store may contain records that this version cannot read.
+    #[error(transparent)]
+    NewerRecords(#[from] NewerRecords),
     /// Policies, rules or settings are invalid; all problems are listed.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Policy(Vec<PolicyError>),

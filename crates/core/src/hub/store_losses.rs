@@ -1,10 +1,9 @@
 //! Tells subscribers which commits the store has lost although it had acknowledged them.
 //!
-//! In: the reports of the store. Out: `store.lost` events, each tenant with its own partitions; and a scan of the open calls, because
+//! In: the reports of the store. Out: `store.lost` events, each tenant with its own partitions and calls; and a scan of the open calls, because
 //! a call whose end was lost is open again.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Weak,
         atomic::{AtomicUsize, Ordering},
@@ -13,11 +12,11 @@ use std::{
 };
 
 use crate::engine::Engine;
-use toolhub_storage::backend::{LossReport, Partition};
-use toolhub_types::{event_kind::EventKind, ids::Tenant};
+use toolhub_storage::backend::{LossReport, TenantLosses};
+use toolhub_types::event_kind::EventKind;
 
-/// How often the store is asked. It answers without a request.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the store is asked. It answers from memory.
+const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Emits an event for each report, until the hub is dropped. `seen` counts the reports that were handled.
 pub(super) async fn run(hub: Weak<Engine>, seen: &AtomicUsize) {
@@ -34,18 +33,17 @@ pub(super) async fn run(hub: Weak<Engine>, seen: &AtomicUsize) {
 }
 
 fn emit(engine: &Engine, reports: &[LossReport]) {
-    let Some(LossReport { commits, since, .. }) = LossReport::merge(reports) else { return };
-    let mut by_tenant = BTreeMap::<Tenant, Vec<String>>::new();
-    for text in reports.iter().flat_map(|report| &report.partitions) {
-        let Ok(Partition { tenant, .. }) = text.parse() else { continue };
-        let partitions = by_tenant.entry(tenant).or_default();
-        if !partitions.contains(text) && partitions.len() < LossReport::MAX_NAMED {
-            partitions.push(text.clone());
-        }
-    }
+    let Some(LossReport { commits, since, tenants }) = LossReport::merge(reports) else { return };
     let now = engine.services.clock.now();
-    for (tenant, partitions) in by_tenant {
-        let event = EventKind::StoreLost { commits, since, partitions };
+    for (tenant, TenantLosses { partitions, calls }) in tenants {
+        let event = EventKind::StoreLost {
+            commits,
+            since,
+            partitions: partitions.named.into_iter().collect(),
+            other_partitions: partitions.others,
+            calls: calls.named.into_iter().collect(),
+            other_calls: calls.others,
+        };
         engine.services.events.emit_for_tenant(now, &tenant, None, event);
     }
 }

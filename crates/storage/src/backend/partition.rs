@@ -51,6 +51,8 @@ pub enum PartitionKind {
     Tools,
     /// The sessions of a tenant's MCP clients.
     McpSessions,
+    /// Which layouts the records of the store may have. They belong to no tenant, so this is stored under the default tenant.
+    Layouts,
 }
 
 impl Partition {
@@ -81,7 +83,8 @@ impl From<&ThreadKey> for Partition {
 
 /// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/r/type/key` for other requests, `tenant/a/artifact`,
 /// `tenant/s/tool`, `tenant/g/`, `tenant/h/state`, `tenant/n/`, `tenant/e/`, `tenant/y/` for keys, `tenant/u/` for the audit
-/// log, `tenant/m/` for tools, `tenant/p/` for MCP sessions. Only the last part may contain a `/`, so the text can be parsed back.
+/// log, `tenant/m/` for tools, `tenant/p/` for MCP sessions, `tenant/l/` for layouts. Only the last part may contain a `/`, so the text
+/// can be parsed back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.tenant.as_str())?;
@@ -101,6 +104,7 @@ impl fmt::Display for Partition {
             PartitionKind::Audit => write!(f, "/u/"),
             PartitionKind::Tools => write!(f, "/m/"),
             PartitionKind::McpSessions => write!(f, "/p/"),
+            PartitionKind::Layouts => write!(f, "/l/"),
         }
     }
 }
@@ -125,6 +129,7 @@ impl FromStr for Partition {
             "u" if rest.is_empty() => PartitionKind::Audit,
             "m" if rest.is_empty() => PartitionKind::Tools,
             "p" if rest.is_empty() => PartitionKind::McpSessions,
+            "l" if rest.is_empty() => PartitionKind::Layouts,
             "h" if !rest.is_empty() => PartitionKind::State(rest.into()),
             "a" => PartitionKind::Artifact(ArtifactId::new(rest)?),
             "r" => {
@@ -168,6 +173,7 @@ mod tests {
             Partition { tenant: tenant(), kind: PartitionKind::Audit },
             Partition { tenant: tenant(), kind: PartitionKind::Tools },
             Partition { tenant: tenant(), kind: PartitionKind::McpSessions },
+            Partition { tenant: tenant(), kind: PartitionKind::Layouts },
             Partition { tenant: tenant(), kind: PartitionKind::State("cart".into()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));

@@ -4,24 +4,26 @@
 //! In: what scripts say of a bucket with each commit. Out: what this node knows of the bucket, for its next commit there; reports of losses.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    collections::VecDeque,
+    fmt::{Display, Write},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use toolhub_storage::{
-    backend::LossReport,
-    clock::{Clock, SystemClock, Timestamp},
+    backend::{Batch, Change, LossReport, LostNames, Table},
+    clock::{Clock, Timestamp},
 };
+use toolhub_types::ids::CallId;
 
 use super::{
     epoch::{BucketState, History, Position},
     keys::Bucket,
 };
 
-/// How long the partition of a commit is remembered. Replication lags by seconds; of older commits, the number is enough.
+/// How long the partition and the calls of a commit are remembered. Replication lags by seconds; of older commits, the number is enough.
 const RETENTION: Duration = Duration::from_secs(120);
-/// How many commits are remembered with their partitions; at least so many in each bucket.
+/// How many commits are remembered with what they changed; at least so many in each bucket.
 const MAX_COMMITS: usize = 100_000;
 const MIN_COMMITS: usize = 2_000;
 /// How long after its last commit a node looks for losses in a bucket by itself; later, its next commit there does.
@@ -33,6 +35,7 @@ const MAX_REPORTS: usize = 1_000;
 pub(super) struct Acknowledged {
     buckets: Box<[Mutex<BucketLog>]>,
     max_commits: usize,
+    clock: Arc<dyn Clock>,
     reports: Mutex<Vec<LossReport>>,
 }
 
@@ -50,7 +53,27 @@ struct BucketLog {
 struct Commit {
     position: Position,
     at: Timestamp,
+    changed: Changed,
+}
+
+/// What a commit changed.
+pub(super) struct Changed {
     partition: String,
+    calls: Box<[CallId]>,
+}
+
+impl Changed {
+    /// What this batch changes in a partition, whose text this is.
+    pub(super) fn of(batch: &Batch, partition: String) -> Self {
+        let records = batch.writes.iter().filter(|write| {
+            matches!(write.table, Table::Calls | Table::OpenCalls) && !matches!(write.change, Change::Keep)
+        });
+        let mut calls: Vec<CallId> = records.filter_map(|write| write.id.parse().ok()).collect();
+        // The end of a call removes its opening record.
+        calls.sort_unstable();
+        calls.dedup();
+        Self { partition, calls: calls.into() }
+    }
 }
 
 /// The commit was acknowledged by a server that has been replaced meanwhile, and the new one does not have it.
@@ -58,10 +81,12 @@ struct Commit {
 pub(super) struct LostMeanwhile;
 
 impl Acknowledged {
-    pub(super) fn new(buckets: usize) -> Self {
+    /// `clock` is the clock of the store.
+    pub(super) fn new(buckets: usize, clock: Arc<dyn Clock>) -> Self {
         Self {
             buckets: (0..buckets).map(|_| Mutex::default()).collect(),
             max_commits: (MAX_COMMITS / buckets.max(1)).max(MIN_COMMITS),
+            clock,
             reports: Mutex::default(),
         }
     }
@@ -77,7 +102,7 @@ impl Acknowledged {
 
     /// The buckets with commits of the last minutes.
     pub(super) fn active_buckets(&self) -> Vec<Bucket> {
-        let oldest = SystemClock.now() - CHECKED;
+        let oldest = self.clock.now() - CHECKED;
         let is_active = |bucket: &Bucket| self.log(*bucket).last_at.is_some_and(|at| at >= oldest);
         (0..self.buckets.len()).map(Bucket).filter(is_active).collect()
     }
@@ -91,17 +116,19 @@ impl Acknowledged {
     }
 
     /// Learns from the answer to a commit, and remembers the commit if it wrote something.
-    pub(super) fn add(&self, bucket: Bucket, state: BucketState, partition: String) -> Result<(), LostMeanwhile> {
+    pub(super) fn add(&self, bucket: Bucket, state: BucketState, changed: Changed) -> Result<(), LostMeanwhile> {
         self.learn(bucket, &state);
         let Some(number) = state.number else { return Ok(()) };
         let position = Position { epoch: state.epoch, number };
-        self.log(bucket).add(Commit { position, at: SystemClock.now(), partition }, self.max_commits)
+        self.log(bucket).add(Commit { position, at: self.clock.now(), changed }, self.max_commits)
     }
 
     fn add_report(&self, report: LossReport) {
         tracing::error!(
             commits = report.commits,
-            partitions = ?report.partitions,
+            partitions = %list(&report.partitions()),
+            calls = %list(&report.calls()),
+            since = %report.since,
             "Redis has lost commits that it had acknowledged"
         );
         let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,12 +170,9 @@ impl BucketLog {
             commit.position.number - end
         });
         let all = || lost.iter().chain(&forgotten);
-        let partitions: BTreeSet<&String> = all().map(|commit| &commit.partition).collect();
-        Some(LossReport {
-            commits: lost.len() as u64 + unnamed,
-            since: all().map(|commit| commit.at).min()?,
-            partitions: partitions.into_iter().take(LossReport::MAX_NAMED).cloned().collect(),
-        })
+        let since = all().map(|commit| commit.at).min()?;
+        let changes = all().map(|Commit { changed: Changed { partition, calls }, .. }| (partition.as_str(), &**calls));
+        Some(LossReport::new(lost.len() as u64 + unnamed, since, changes))
     }
 
     fn add(&mut self, commit: Commit, max_commits: usize) -> Result<(), LostMeanwhile> {
@@ -174,20 +198,48 @@ impl BucketLog {
 /// Describes losses for an operator; `None` without any.
 pub(super) fn describe(reports: &[LossReport]) -> Option<String> {
     let all = LossReport::merge(reports)?;
+    let (partitions, calls) = (list(&all.partitions()), list(&all.calls()));
+    let calls = if calls.is_empty() { calls } else { format!("; calls {calls}") };
+    let LossReport { commits, since, .. } = all;
     Some(format!(
-        "Redis has lost {} commits that it had acknowledged, since {}; they concern {}{}",
-        all.commits,
-        all.since,
-        all.partitions.join(", "),
-        if all.partitions.len() == LossReport::MAX_NAMED { " and others" } else { "" }
+        "Redis has lost {commits} commits that it had acknowledged, since {since}; they concern {partitions}{calls}"
     ))
+}
+
+fn list<T: Display>(LostNames { named, others }: &LostNames<T>) -> String {
+    let mut text = String::new();
+    for name in named {
+        let separator = if text.is_empty() { "" } else { ", " };
+        let _ = write!(text, "{separator}{name}");
+    }
+    if *others > 0 {
+        let _ = write!(text, " and {others} more");
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use redis::Value;
+    use toolhub_types::ids::Tenant;
 
     use super::*;
+
+    /// The clock of the store; shows what it was set to, far from the time of this machine.
+    #[derive(Default)]
+    struct SetClock(AtomicI64);
+
+    impl Clock for SetClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    fn changed(partition: &str, calls: &[CallId]) -> Changed {
+        Changed { partition: partition.to_owned(), calls: calls.into() }
+    }
 
     /// What a script says in epoch 1 of server `a`, or in its successor of server `b` that began after commit `end`.
     fn state(number: i64, end: Option<u64>) -> BucketState {
@@ -203,8 +255,8 @@ mod tests {
 
     #[test]
     fn forgotten_commits_are_reported_by_their_numbers_and_late_ones_are_not_acknowledged() {
-        let acknowledged = Acknowledged { max_commits: 3, ..Acknowledged::new(1) };
-        let add = |state| acknowledged.add(Bucket(0), state, "main/t/a".into());
+        let acknowledged = Acknowledged { max_commits: 3, ..Acknowledged::new(1, Arc::new(SetClock::default())) };
+        let add = |state| acknowledged.add(Bucket(0), state, changed("main/t/a", &[]));
         for number in 1..=10 {
             add(state(number, None)).unwrap();
         }
@@ -216,5 +268,32 @@ mod tests {
         assert_eq!(add(state(11, None)), Err(LostMeanwhile), "the old server answered late");
         assert_eq!(add(state(4, None)), Ok(()));
         assert_eq!(acknowledged.reports(1), [], "each loss is reported once");
+    }
+    #[test]
+    fn lost_calls_are_named_by_tenant_with_the_number_of_the_others_and_the_time_of_the_store() {
+        let clock = Arc::new(SetClock::default());
+        let acknowledged = Acknowledged::new(1, clock.clone());
+        let add = |number, partition: &str, calls: &[CallId]| {
+            acknowledged.add(Bucket(0), state(number, None), changed(partition, calls)).unwrap();
+        };
+        let calls: Vec<CallId> = (0..25).map(|n| CallId::mint(Timestamp::from_millis(n))).collect();
+        let minutes = |n: i64| clock.0.store(n * 60_000, Ordering::Relaxed);
+        add(1, "main/t/forgotten", &[calls[0]]);
+        minutes(3);
+        for (number, call) in (2..).zip(&calls) {
+            add(number, "main/t/a", &[*call]);
+            add(number + 25, "main/t/a", &[*call]);
+        }
+        add(60, "other/t/b", &[calls[7]]);
+        minutes(4);
+        acknowledged.learn(Bucket(0), &state(1, Some(1)));
+        let [report] = &acknowledged.reports(0)[..] else { panic!("one loss, one report") };
+        assert_eq!((report.commits, report.since.millis()), (51, 180_000), "the first commit is kept");
+        let of = |tenant: &str| &report.tenants[&Tenant::new(tenant).unwrap()];
+        let named = |calls: &[CallId]| calls.iter().copied().collect();
+        assert_eq!(of("main").calls, LostNames { named: named(&calls[..20]), others: 5 });
+        assert_eq!(of("other").calls, LostNames { named: named(&calls[7..8]), others: 0 });
+        let text = describe(&acknowledged.reports(0)).unwrap();
+        assert!(text.contains("concern main/t/a, other/t/b; calls call_") && text.ends_with("and 5 more"), "{text}");
     }
 }

@@ -15,7 +15,7 @@ use toolhub_storage::{
 
 use super::{
     Redis,
-    acknowledged::LostMeanwhile,
+    acknowledged::{Changed, LostMeanwhile},
     answer,
     epoch::{BucketState, add_position},
     keys::{Bucket, PartitionText},
@@ -71,7 +71,7 @@ impl Redis {
         if let (Some(replication), Some(_)) = (&self.replication, state.number) {
             replication.wait(bucket, stamp).await;
         }
-        self.acknowledged.add(bucket, state, text.full).map_err(|LostMeanwhile| {
+        self.acknowledged.add(bucket, state, Changed::of(&batch, text.full)).map_err(|LostMeanwhile| {
             StoreError::Unknown("a fail-over of Redis lost the commit before it was acknowledged".into())
         })?;
         result

@@ -12,7 +12,7 @@ use tokio::{runtime, sync::oneshot};
 
 use super::{
     error::OpenError,
-    open::{Opened, open},
+    open::{Inspection, Opened, inspect, open},
     options::Options,
 };
 
@@ -48,6 +48,14 @@ impl IoThread {
         let lost = |_| OpenError::Failed("the thread of the store panicked".into());
         let parts: Opened = result.recv().map_err(lost)??;
         Ok((handle, parts))
+    }
+
+    /// Checks on a thread of its own whether the store can be opened.
+    pub(super) fn inspect(options: Options) -> Result<Inspection, OpenError> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Runtime)?;
+        let run = move || runtime.block_on(inspect(&options));
+        let thread = Builder::new().name("toolhub-redis".into()).spawn(run).map_err(OpenError::Runtime)?;
+        thread.join().unwrap_or_else(|_| Err(OpenError::Failed("the thread of the store panicked".into())))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use redis::{Cmd, ErrorKind, RedisError, Value};
 use tokio::time::{Instant, timeout_at};
+use toolhub_storage::backend::StoreServer;
 
 use super::{
     Options,
@@ -41,6 +42,18 @@ pub(super) struct Opened {
     pub(super) clock: Arc<StoreClock>,
 }
 
+/// What was found where a store is, or would be created.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// Whether there is a store.
+    pub exists: bool,
+    /// Its servers.
+    pub servers: Vec<StoreServer>,
+    /// What is worth a warning.
+    pub warnings: Vec<String>,
+}
+
 /// The background tasks of an open store. Dropping it ends them.
 pub(super) struct Tasks {
     _notifications: Notifications,
@@ -48,8 +61,18 @@ pub(super) struct Tasks {
     _monitor: ServerMonitor,
 }
 
-/// Opens the store. The tasks belong to the caller's runtime.
-pub(super) async fn open(options: &Options) -> Result<(Opened, Tasks), OpenError> {
+/// What a server says that has passed the checks.
+struct CheckedServer {
+    connector: Connector,
+    link: Link,
+    /// Those of the store that was found; of the one that would be created if there is none.
+    keys: Keys,
+    /// Whether there is a store.
+    exists: bool,
+}
+
+/// Connects and checks everything that a store needs. Writes nothing.
+async fn check_server(options: &Options) -> Result<CheckedServer, OpenError> {
     if options.prefix.is_empty() || options.prefix.contains(['{', '}']) {
         return Err(OpenError::Prefix(options.prefix.clone()));
     }
@@ -64,13 +87,34 @@ pub(super) async fn open(options: &Options) -> Result<(Opened, Tasks), OpenError
         Err(_) => return Err(unreachable(options, format!("no answer within {:?}", options.operation_timeout))),
     };
     server_info::check(&mut link, options).await?;
-    let failed = |error: RedisError| unreachable(options, describe(&error));
     let stored_buckets = read_description(&mut link, &options.prefix).await?;
     let default = if options.address.is_cluster() { CLUSTER_BUCKETS } else { 1 };
     let keys = Keys::new(&options.prefix, stored_buckets.or(options.buckets).unwrap_or(default));
-    let mut keys = keys.in_database(options.address.database);
+    let keys = keys.in_database(options.address.database);
     permissions::check(&mut link, &keys, options.replicas > 0).await?;
-    if stored_buckets.is_none() {
+    Ok(CheckedServer { connector, link, keys, exists: stored_buckets.is_some() })
+}
+
+/// Checks whether the store can be opened, without opening or creating it.
+pub(super) async fn inspect(options: &Options) -> Result<Inspection, OpenError> {
+    let mut checked = check_server(options).await?;
+    let failed = |error: RedisError| unreachable(options, describe(&error));
+    let servers = server_info::read(&mut checked.link).await.map_err(failed)?;
+    // A user may be denied to read settings.
+    let settings = checked.link.send(&server_info::settings_command()).await;
+    let settings = settings.ok().and_then(server_info::parse_settings);
+    let mut warnings = server_info::warnings(&servers, settings.as_ref(), options);
+    warnings.extend(options.bucket_warning(&checked.keys));
+    let address = options.address.to_string();
+    let servers = servers.iter().map(|server| server.describe(&address, settings.as_ref())).collect();
+    Ok(Inspection { exists: checked.exists, servers, warnings })
+}
+
+/// Opens the store. The tasks belong to the caller's runtime.
+pub(super) async fn open(options: &Options) -> Result<(Opened, Tasks), OpenError> {
+    let CheckedServer { connector, mut link, mut keys, exists } = check_server(options).await?;
+    let failed = |error: RedisError| unreachable(options, describe(&error));
+    if !exists {
         keys = create_store(&mut link, keys).await?;
     }
     let server = server_info::primary_run(&mut link).await.map_err(failed)?;
@@ -93,7 +137,7 @@ pub(super) async fn open(options: &Options) -> Result<(Opened, Tasks), OpenError
     let receiving = (change_feed.clone(), notifications.clone());
     let subscribed = Notifications::subscribe(connector, keys.clone(), receiving, runs).await;
     let subscription = subscribed.map_err(failed)?;
-    let acknowledged = Arc::new(Acknowledged::new(keys.buckets().count()));
+    let acknowledged = Arc::new(Acknowledged::new(keys.buckets().count(), clock.clone()));
     let loss_check = LossCheck::spawn(requests.clone(), keys.clone(), acknowledged.clone());
     let (monitor, servers) = ServerMonitor::start(requests.clone(), keys.clone(), options.clone(), clock.clone()).await;
     let tasks = Tasks { _notifications: subscription, _loss_check: loss_check, _monitor: monitor };

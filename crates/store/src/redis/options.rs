@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use sha2::{Digest as _, Sha256};
 use toolhub_storage::seal::SealKey;
 
-use super::Address;
+use super::{Address, keys::Keys};
 
 /// After this long without an answer an operation fails; shorter than the limit of the callers, who then learn the reason.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(9_500);
@@ -122,5 +122,16 @@ impl Options {
     pub fn operation_timeout(mut self, timeout: Duration) -> Self {
         self.operation_timeout = timeout;
         self
+    }
+
+    /// Says that the store has another number of buckets than these options.
+    pub(super) fn bucket_warning(&self, keys: &Keys) -> Option<String> {
+        let (wanted, found) = (self.buckets?, keys.buckets().count());
+        (usize::from(wanted) != found).then(|| {
+            format!(
+                "the store has {found} buckets, and keeps them: `store.redis.buckets = {wanted}` counts for a new store only; remove it, or move \
+                 the store with `toolhub store copy`"
+            )
+        })
     }
 }

@@ -9,7 +9,7 @@ use redis::{Cmd, ErrorKind, ParsingError, RedisError, RedisResult, ServerErrorKi
 use toolhub_storage::backend::StoreServer;
 
 use super::{
-    Address, Options,
+    Options,
     address::Topology,
     error::OpenError,
     link::{Link, describe},
@@ -168,7 +168,9 @@ pub(super) fn warnings(servers: &[ServerInfo], settings: Option<&Settings>, opti
         warnings.extend(problems(server, options).iter().map(ToString::to_string));
         warnings.extend(server_warnings(server));
     }
-    warnings.extend(setting_warnings(settings, &options.address));
+    let can_fail_over = options.address.topology != Topology::Standalone
+        || servers.iter().any(|server| server.number("connected_slaves") > 0);
+    warnings.extend(setting_warnings(settings, can_fail_over));
     let mut known = HashSet::new();
     warnings.retain(|warning| known.insert(warning.clone()));
     warnings
@@ -207,7 +209,7 @@ pub(super) fn parse_settings(answer: Value) -> Option<Settings> {
 }
 
 /// A managed server may forbid to read its settings.
-fn setting_warnings(settings: Option<&Settings>, address: &Address) -> Vec<String> {
+fn setting_warnings(settings: Option<&Settings>, can_fail_over: bool) -> Vec<String> {
     let Some(settings) = settings else {
         return vec![
             "Redis does not show its settings (CONFIG GET), so it is unknown what survives a power failure".into(),
@@ -220,7 +222,7 @@ fn setting_warnings(settings: Option<&Settings>, address: &Address) -> Vec<Strin
         "no" => warnings.push("records may be lost in a power failure: Redis leaves syncs to its operating system; set `appendfsync always`".into()),
         _ => warnings.push("the records of the last seconds may be lost in a power failure; set `appendfsync always` in Redis to prevent that".into()),
     }
-    if matches!(get("min-replicas-to-write"), "0" | "") && address.topology != Topology::Standalone {
+    if matches!(get("min-replicas-to-write"), "0" | "") && can_fail_over {
         warnings.push("a fail-over of Redis may lose acknowledged records; set `min-replicas-to-write 1`".into());
     }
     warnings

@@ -134,6 +134,7 @@ impl Inspector {
             );
         }
         warnings.extend(self.clock.warning());
+        warnings.extend(self.options.bucket_warning(&self.keys));
         let used_memory = servers.iter().filter_map(ServerInfo::used_memory).fold(0.0, f64::max);
         let address = self.options.address.to_string();
         let list = servers.iter().map(|server| server.describe(&address, settings.as_ref())).collect();

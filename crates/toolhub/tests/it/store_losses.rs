@@ -26,9 +26,8 @@ struct LossyStore {
 }
 
 impl LossyStore {
-    fn lose(&self, commits: u64, since: i64, partitions: &[&str]) {
-        let partitions = partitions.iter().map(|partition| (*partition).to_owned()).collect();
-        let report = LossReport { commits, since: Timestamp::from_millis(since), partitions };
+    fn lose(&self, commits: u64, since: i64, changed: &[(&str, &[CallId])]) {
+        let report = LossReport::new(commits, Timestamp::from_millis(since), changed.iter().copied());
         self.losses.lock().unwrap_or_else(PoisonError::into_inner).push(report);
     }
 }
@@ -68,21 +67,27 @@ async fn each_tenant_hears_of_its_own_lost_commits_once_and_finds_them_later() {
     let store = std::sync::Arc::new(LossyStore::default());
     let hub = ToolHub::builder().store(store.clone()).build().await.unwrap();
     let mut events = hub.subscribe();
-    store.lose(2, 9_000, &["main/t/a", "other/t/b"]);
-    store.lose(1, 5_000, &["main/t/a", "main/t/c"]);
+    let ids: Vec<CallId> = (0..30).map(|n| CallId::mint(Timestamp::from_millis(n))).collect();
+    store.lose(2, 9_000, &[("main/t/a", &ids[..1]), ("other/t/b", &ids[1..2])]);
+    store.lose(1, 5_000, &[("main/t/a", &ids[..1]), ("main/t/c", &ids[2..])]);
     let mut heard = Vec::new();
     while heard.len() < 2 {
         let event = events.next().await;
-        if let EventKind::StoreLost { commits, since, partitions } = &event.kind {
+        if let EventKind::StoreLost { commits, since, partitions, calls, other_calls, .. } = &event.kind {
             let tenant = event.tenant.as_ref().map(ToString::to_string).unwrap_or_default();
-            heard.push((tenant, *commits, since.millis(), partitions.join(" ")));
+            assert_eq!((*commits, since.millis()), (3, 5_000));
+            heard.push((tenant, partitions.join(" "), calls.clone(), *other_calls));
         }
     }
-    let expected = [("main", "main/t/a main/t/c"), ("other", "other/t/b")];
-    assert_eq!(heard, expected.map(|(tenant, partitions)| (tenant.to_owned(), 3, 5_000, partitions.to_owned())));
+    let of_main = [&ids[..1], &ids[2..21]].concat();
+    let expected = [("main", "main/t/a main/t/c", of_main, 9), ("other", "other/t/b", ids[1..2].to_vec(), 0)];
+    let owned = |(tenant, partitions, calls, others): (&str, &str, Vec<CallId>, u64)| {
+        (tenant.to_owned(), partitions.to_owned(), calls, others)
+    };
+    assert_eq!(heard, expected.map(owned));
     assert_eq!(hub.lost_commits(), 3);
 
-    store.lose(4, 9_000, &["main/t/d"]);
+    store.lose(4, 9_000, &[("main/t/d", &[])]);
     let event = events.next().await;
     assert!(matches!(&event.kind, EventKind::StoreLost { commits: 4, .. }), "each loss is told once: {event:?}");
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -104,7 +109,7 @@ async fn a_call_whose_end_was_lost_does_not_stay_open() {
     let open = async || hub.calls(&tenant, &query).await.unwrap().calls.len();
     assert_eq!(open().await, 1, "its opening record is there again");
 
-    store.lose(1, 5_000, &["main/t/a"]);
+    store.lose(1, 5_000, &[("main/t/a", &[paid.id])]);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(open().await, 0);
     let outcome = hub.call_record(&tenant, paid.id).await.unwrap().unwrap().outcome.unwrap();

@@ -62,6 +62,9 @@ impl EventKind {
                 commits: fields.take("commits")?,
                 since: fields.take("since")?,
                 partitions: fields.take("partitions")?,
+                other_partitions: fields.take::<Option<u64>>("otherPartitions")?.unwrap_or_default(),
+                calls: fields.take::<Option<Vec<_>>>("calls")?.unwrap_or_default(),
+                other_calls: fields.take::<Option<u64>>("otherCalls")?.unwrap_or_default(),
             },
             "node.joined" => Self::NodeJoined { node_id: fields.take("nodeId")?, node_name: fields.take("nodeName")? },
             "node.left" => Self::NodeLeft {
@@ -186,7 +189,11 @@ mod tests {
             ),
             ("mcp.server.connected", json!({"serverName": "s", "tools": 3})),
             ("mcp.server.disconnected", json!({"serverName": "s", "tools": 3, "reason": "r"})),
-            ("store.lost", json!({"commits": 2, "since": "2026-01-01T00:00:00.000Z", "partitions": ["main/t"]})),
+            (
+                "store.lost",
+                json!({"commits": 2, "since": "2026-01-01T00:00:00.000Z", "partitions": ["main/t"], "otherPartitions": 0,
+                       "calls": [call], "otherCalls": 3}),
+            ),
             ("node.joined", json!({"nodeId": "n", "nodeName": "one"})),
             ("node.left", json!({"nodeId": "n", "nodeName": "one", "reason": "r"})),
             ("tool.execution.started", json!({"callId": call, "runId": run, "toolName": "a"})),

@@ -16,7 +16,7 @@ use toolhub::{
 use super::{Check, CheckStatus};
 use crate::{
     client::{Remote, Request},
-    config::{self, Backend, StoreHandle},
+    config::{self, Backend, RedisServer},
     exit::Exit,
     local_hub::LocalHub,
     session::Session,
@@ -42,11 +42,15 @@ pub(super) async fn run_all(session: &Session) -> Vec<Check> {
             checks.extend(super::model::check(&local.loaded.config.agents).await);
             let (address, is_running) = check_server(session, &local).await;
             checks.push(address);
+            let store = check_store(&local, is_running);
             if is_running {
-                checks.extend(check_running_server(session, &local).await);
+                let of_server = check_running_server(session, &local).await;
+                // Server and `doctor` see many of the same warnings.
+                let is_new = |check: &Check| store.iter().all(|other| other.detail != check.detail);
+                checks.extend(of_server.into_iter().filter(is_new));
             }
             checks.extend(check_permissions(&local));
-            checks.extend(check_store(&local, is_running));
+            checks.extend(store);
             checks.extend(check_seal_secret(&local));
         }
     }
@@ -111,9 +115,12 @@ async fn check_running_server(session: &Session, local: &LocalHub) -> Vec<Check>
     checks
 }
 
-/// What a running server says of a store that it may share with other nodes. Damage and warnings have checks of their own.
+/// What a running server says of a store that it may share with other nodes. Damage has a check of its own.
 fn check_of_ready_line(line: &str) -> Option<Check> {
     let (mark, rest) = line.split_at_checked(3)?;
+    if let Some(warning) = rest.strip_prefix("store warning: ") {
+        return Some(store_warning(warning));
+    }
     let subjects = [
         "store server ",
         "store notifications",
@@ -245,38 +252,44 @@ fn check_seal_secret(local: &LocalHub) -> Option<Check> {
     (!server.has_seal_secret()).then(|| check.fix("set the same `store.redis.seal_secret` on each node"))
 }
 
-/// Opens a store in Redis, which checks its server, and closes it again.
-fn check_redis(local: &LocalHub) -> Check {
-    match local.loaded.config.store.open() {
-        Ok(StoreHandle::Redis(store)) if !store.warnings().is_empty() => {
-            Check::new("store", CheckStatus::Warn, store.warnings().join("; "))
-        }
-        Ok(StoreHandle::Redis(store)) => {
-            let servers = store.servers().map(|report| report.servers).unwrap_or_default();
-            let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
-            let detail = format!("the Redis server keeps what it acknowledges: {}", servers.join("; "));
-            Check::new("store", CheckStatus::Pass, detail)
-        }
-        Ok(_) => Check::new("store", CheckStatus::Pass, "the store can be opened"),
-        Err(error) => Check::new("store", CheckStatus::Fail(Exit::Unreachable), error.to_string()),
+/// Checks the servers of a store in Redis. Writes nothing there.
+fn check_redis(server: &RedisServer) -> Vec<Check> {
+    let found = match server.inspect() {
+        Ok(found) => found,
+        Err(error) => return vec![Check::new("store", CheckStatus::Fail(Exit::Unreachable), error.to_string())],
+    };
+    let mut checks: Vec<Check> = found.warnings.iter().map(|warning| store_warning(warning)).collect();
+    if !found.exists {
+        checks.push(Check::new("store", CheckStatus::Pass, "the store in Redis will be created"));
+    } else if checks.is_empty() {
+        let servers: Vec<String> = found.servers.iter().map(ToString::to_string).collect();
+        let detail = format!("the Redis server keeps what it acknowledges: {}", servers.join("; "));
+        checks.push(Check::new("store", CheckStatus::Pass, detail));
     }
+    checks
+}
+
+fn store_warning(warning: &str) -> Check {
+    Check::new("store", CheckStatus::Warn, warning)
 }
 
 /// Opens the store, which verifies its integrity, and closes it again.
-fn check_store(local: &LocalHub, is_running: bool) -> Option<Check> {
-    if let Backend::Redis(_) = local.loaded.config.store.backend {
-        return Some(check_redis(local));
+fn check_store(local: &LocalHub, is_running: bool) -> Vec<Check> {
+    match &local.loaded.config.store.backend {
+        Backend::Redis(server) => check_redis(server),
+        _ => vec![check_local_store(local, is_running)],
     }
+}
+
+fn check_local_store(local: &LocalHub, is_running: bool) -> Check {
     let Some(path) = local.store_path() else {
-        return Some(
-            Check::new("store", CheckStatus::Warn, "records are kept in memory and lost when the process ends")
-                .fix("set backend = \"sqlite\" in [store]"),
-        );
+        return Check::new("store", CheckStatus::Warn, "records are kept in memory and lost when the process ends")
+            .fix("set backend = \"sqlite\" in [store]");
     };
     if !path.exists() {
-        return Some(Check::new("store", CheckStatus::Pass, format!("{} will be created", path.display())));
+        return Check::new("store", CheckStatus::Pass, format!("{} will be created", path.display()));
     }
-    Some(match toolhub::Sqlite::open(path, Options::default()) {
+    match toolhub::Sqlite::open(path, Options::default()) {
         Ok(mut store) => {
             store.wait_for_integrity_check();
             match store.damage() {
@@ -292,5 +305,5 @@ fn check_store(local: &LocalHub, is_running: bool) -> Option<Check> {
                 .fix("use the server that has it open: --server URL; or stop that process")
         }
         Err(error) => Check::new("store", CheckStatus::Fail(Exit::Unexpected), error.to_string()).fix(RESTORE),
-    })
+    }
 }

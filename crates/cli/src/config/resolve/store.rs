@@ -161,6 +161,15 @@ impl RedisServer {
     }
 
     pub(crate) fn open(&self) -> Result<Redis, OpenStoreError> {
+        Redis::open(self.options()?).map_err(OpenStoreError::Redis)
+    }
+
+    /// Checks whether the store can be opened. Writes nothing.
+    pub(crate) fn inspect(&self) -> Result<redis::Inspection, OpenStoreError> {
+        Redis::inspect(self.options()?).map_err(OpenStoreError::Redis)
+    }
+
+    fn options(&self) -> Result<redis::Options, OpenStoreError> {
         let read = |path: &PathBuf| fs::read(path).map_err(|error| OpenStoreError::File(path.clone(), error));
         let authorities = self.ca_file.as_ref().map(read).transpose()?;
         let client = match &self.client_files {
@@ -181,7 +190,7 @@ impl RedisServer {
         if let Some(secret) = &self.seal_secret {
             options = options.seal_secret(secret.reveal());
         }
-        Redis::open(options).map_err(OpenStoreError::Redis)
+        Ok(options)
     }
 }
 

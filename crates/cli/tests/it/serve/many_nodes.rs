@@ -3,13 +3,20 @@
 use std::{process::Command, thread, time::Duration};
 
 use serde_json::{Value, json};
-use toolhub_testkit::{RedisServer, TempFolder};
+use tokio::time::Instant;
+use toolhub_testkit::{RedisServer, TempFolder, soak};
 
 use super::{connection::HttpConnection, process::Process};
 use crate::config::run_toolhub;
 
-/// What is done on one node must hold on the others within this time; the tests allow more on a busy machine.
+/// By when something must be so that costs a few requests; the tests allow more on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
+
+/// What is done on one node must hold on the others within a second. Other tests of `./test` run at the same time, so only the soak run
+/// asserts it.
+fn propagation() -> Duration {
+    soak(SOON, Duration::from_secs(1))
+}
 /// A killed node is dead after its silence; its calls are closed a little later.
 const UNTIL_CLOSED: Duration = Duration::from_secs(90);
 
@@ -26,6 +33,24 @@ timeout = "10m"
 confirm = false
 [auth]
 mode = "keys"
+[llm]
+provider = "scripted"
+script = "script.toml"
+[agents.outside]
+tool_execution = "external"
+"#;
+
+/// Ended calls expire after a second, and the maintainer removes them then.
+const SHORT_RETENTION: &str = "[state]\ncleanup_interval = \"1s\"\n[store.retention]\ncalls = \"1s\"\n";
+
+/// The scripted model.
+const SCRIPT: &str = r#"
+[[turn]]
+when = { user = "compute" }
+call = [{ tool = "calculator", args = { expression = "1+1" } }]
+[[turn]]
+when = { tool_result = "*" }
+say = "Done: ${result}"
 "#;
 
 /// Three nodes, and the key of an administrator.
@@ -33,22 +58,28 @@ struct Nodes {
     nodes: Vec<Process>,
     key: String,
     folder: TempFolder,
-    _redis: RedisServer,
+    redis: RedisServer,
 }
 
 impl Nodes {
     fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same with these lines in the config.
+    fn start_with(lines: &str) -> Self {
         let (redis, folder) = (RedisServer::start(), TempFolder::new());
         let created = run_toolhub(folder.path(), &["--json", "keys", "create", "ops"], &[]);
         let created: Value = serde_json::from_str(&created.out).unwrap_or_else(|_| panic!("{}", created.err));
         let store = format!("[store]\nbackend = \"redis\"\nurl = \"{}\"\nnode_timeout = \"2s\"\n", redis.url());
         let key = format!("[[auth.keys]]\nname = \"ops\"\nhash = {}\nscopes = [\"admin\"]\n", created["hash"]);
-        folder.write("toolhub.toml", &format!("{store}{TOOLS}{key}"));
+        folder.write("toolhub.toml", &format!("{store}{TOOLS}{key}{lines}"));
+        folder.write("script.toml", SCRIPT);
         let variables = [("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")];
         let node = |_| Process::start(folder.path(), &["serve", "--port", "0"], &variables);
         let nodes = (0..3).map(node).collect();
         let key = created["key"].as_str().expect("a key").to_owned();
-        Self { nodes, key, folder, _redis: redis }
+        Self { nodes, key, folder, redis }
     }
 
     /// Sends a request to a node; returns the status and the body.
@@ -76,12 +107,10 @@ impl Nodes {
 /// Waits until the condition holds.
 #[track_caller]
 fn within(time: Duration, mut condition: impl FnMut() -> bool) {
-    let pause = Duration::from_millis(20);
-    let mut waited = Duration::ZERO;
+    let started = Instant::now();
     while !condition() {
-        assert!(waited < time, "the condition did not hold within {time:?}");
-        thread::park_timeout(pause);
-        waited += pause;
+        assert!(started.elapsed() < time, "the condition did not hold within {time:?}");
+        thread::park_timeout(Duration::from_millis(20));
     }
 }
 
@@ -127,12 +156,12 @@ fn what_is_done_on_one_of_three_nodes_holds_on_the_others() {
     assert_eq!(nodes.send(0, "POST /api/v1/tools", &tool).0, 201);
     let call = json!({"arguments": {"expression": "1+1"}});
     for node in [1, 2] {
-        within(SOON, || nodes.send(node, "POST /api/v1/tools/made/calls", &call).1["status"] == "success");
+        within(propagation(), || nodes.send(node, "POST /api/v1/tools/made/calls", &call).1["status"] == "success");
         assert_eq!(nodes.send(node, "POST /api/v1/tools", &tool).0, 409);
     }
     assert_eq!(nodes.send(2, "DELETE /api/v1/tools/made", &Value::Null).0, 204);
     for node in [0, 1] {
-        within(SOON, || nodes.send(node, "GET /api/v1/tools/made", &Value::Null).0 == 404);
+        within(propagation(), || nodes.send(node, "GET /api/v1/tools/made", &Value::Null).0 == 404);
     }
 
     // A key.
@@ -141,12 +170,12 @@ fn what_is_done_on_one_of_three_nodes_holds_on_the_others() {
     let key = created["key"].as_str().expect("a key");
     let use_key = |node| nodes.send_with(node, key, "", "GET /api/v1/tools", &Value::Null).0;
     for node in 0..3 {
-        within(SOON, || use_key(node) == 200);
+        within(propagation(), || use_key(node) == 200);
     }
     let revoke = format!("DELETE /api/v1/keys/{}", created["id"].as_str().expect("an id"));
     assert_eq!(nodes.send(2, &revoke, &Value::Null).0, 204);
     for node in 0..3 {
-        within(SOON, || use_key(node) == 401);
+        within(propagation(), || use_key(node) == 401);
     }
 
     // An approval.
@@ -156,12 +185,14 @@ fn what_is_done_on_one_of_three_nodes_holds_on_the_others() {
     let answer = format!("POST /api/v1/approvals/{approval}");
     assert_eq!(nodes.send(1, &answer, &json!({"outcome": "proceed_once"})).0, 200);
     let shown = format!("GET /api/v1/calls/{id}");
-    within(SOON, || nodes.send(2, &shown, &Value::Null).1["status"] == "success");
+    within(propagation(), || nodes.send(2, &shown, &Value::Null).1["status"] == "success");
 
     // A tool that is switched off.
     assert_eq!(nodes.send(0, "POST /api/v1/tools/calculator/disable", &Value::Null).0, 200);
     for node in [1, 2] {
-        within(SOON, || nodes.send(node, "GET /api/v1/tools/calculator", &Value::Null).1["status"] == "unavailable");
+        within(propagation(), || {
+            nodes.send(node, "GET /api/v1/tools/calculator", &Value::Null).1["status"] == "unavailable"
+        });
     }
 }
 
@@ -201,6 +232,58 @@ fn a_call_of_a_killed_node_is_closed_as_interrupted_by_another() {
     nodes.nodes[0].signal("KILL");
     within(UNTIL_CLOSED, || nodes.send(1, &shown, &Value::Null).1["error"]["code"] == "interrupted");
     assert_eq!(nodes.send(2, &shown, &Value::Null).1["error"]["code"], "interrupted");
+}
+
+#[test]
+fn a_call_on_one_node_is_cancelled_and_gets_an_external_result_on_another() {
+    let nodes = Nodes::start();
+    let started = nodes.start_call(0, "slow", &json!({}));
+    let call = started["id"].as_str().expect("a call");
+    let (shown, cancel) = (format!("GET /api/v1/calls/{call}"), format!("POST /api/v1/calls/{call}/cancel"));
+    let (status, cancelled) = nodes.send(1, &cancel, &Value::Null);
+    assert_eq!(status, 202, "{cancelled}");
+    within(propagation(), || nodes.send(2, &shown, &Value::Null).1["status"] == "cancelled");
+    assert_eq!(nodes.send(2, &cancel, &Value::Null).0, 409, "it has ended");
+
+    let message = json!({"content": "compute", "agent": "outside"});
+    let (status, waiting) = nodes.send(0, "POST /api/v1/threads/outside/messages", &message);
+    assert_eq!((status, &waiting["status"]), (202, &json!("waiting")), "{waiting}");
+    let result = format!("POST /api/v1/calls/{}/result", waiting["calls"][0]["id"].as_str().expect("a call"));
+    let (status, taken) = nodes.send(1, &result, &json!({"output": 3}));
+    assert_eq!(status, 200, "{taken}");
+    let (status, late) = nodes.send(2, &result, &json!({"output": 2}));
+    assert_eq!((status, &late["code"]), (409, &json!("call_ended")), "{late}");
+    let run = format!("GET /api/v1/runs/{}", waiting["runId"].as_str().expect("a run"));
+    within(SOON, || nodes.send(2, &run, &Value::Null).1["content"] == "Done: 3");
+}
+
+#[test]
+fn the_maintenance_of_a_killed_node_is_done_by_another() {
+    let nodes = Nodes::start_with(SHORT_RETENTION);
+    let maintainer = |of: usize| {
+        let listed = nodes.send(of, "GET /api/v1/nodes", &Value::Null).1;
+        let items = listed["items"].as_array().cloned().unwrap_or_default();
+        items.into_iter().find(|node| node["isMaintainer"] == true).map(|node| node["id"].clone())
+    };
+    let own_id = |of: usize| {
+        let listed = nodes.send(of, "GET /api/v1/nodes", &Value::Null).1;
+        listed["items"]
+            .as_array()
+            .and_then(|items| items.iter().find(|node| node["isSelf"] == true)?.get("id").cloned())
+    };
+    within(SOON, || (0..3).all(|node| maintainer(node).is_some()));
+    let first = maintainer(0);
+    let killed = (0..3).find(|node| own_id(*node) == first).expect("one of the nodes");
+    let others: Vec<usize> = (0..3).filter(|node| *node != killed).collect();
+    nodes.nodes[killed].signal("KILL");
+    within(UNTIL_CLOSED, || others.iter().all(|node| maintainer(*node).is_some_and(|id| Some(id) != first)));
+    let records = || nodes.redis.cli(&["--scan", "--pattern", "toolhub:*:p:main/c/*"]);
+    for node in &others {
+        let body = json!({"arguments": {"expression": "1+1"}});
+        assert_eq!(nodes.send(*node, "POST /api/v1/tools/calculator/calls", &body).1["status"], "success");
+    }
+    within(SOON, || !records().is_empty());
+    within(UNTIL_CLOSED, || records().is_empty());
 }
 
 #[test]

@@ -26,6 +26,9 @@ use nodes::Nodes;
 /// How many nodes there are, and clients: each client prefers another node.
 const NODES: usize = 3;
 
+/// The `node_timeout` of the nodes.
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Random numbers; the same in each normal run, others in each soak run.
 struct Random(u64);
 
@@ -53,10 +56,14 @@ impl Random {
 struct ClosingTimes(Vec<Duration>);
 
 impl ClosingTimes {
+    /// Prints the times, and checks them: strictly in a soak run, which has the machine for itself.
+    #[track_caller]
     fn report(mut self) {
         self.0.sort();
         let (median, longest) = (self.0[self.0.len() / 2], self.0[self.0.len() - 1]);
         eprintln!("closed within {median:?} (median), {longest:?} (longest)");
+        let allowed = NODE_TIMEOUT + soak(Duration::from_secs(40), Duration::from_secs(5));
+        assert!(longest <= allowed, "calls were open for {longest:?}, which is more than {allowed:?}");
     }
 }
 

@@ -70,6 +70,27 @@ fn a_server_on_which_records_would_be_lost_is_refused_with_the_setting_to_change
 }
 
 #[test]
+fn doctor_writes_nothing_to_redis_and_prints_what_it_and_a_running_server_warn_of() {
+    let redis = RedisServer::start_with(&["--appendonly yes", "--appendfsync everysec"]);
+    let folder = TempFolder::new();
+    write_config(&folder, &redis.url());
+    let (code, text) = run(&folder, &["doctor"]);
+    assert!(code == Some(0) && text.contains("the store in Redis will be created"), "{text}");
+    assert!(text.contains("`appendfsync always`"), "{text}");
+    assert_eq!(redis.cli(&["DBSIZE"]), "0", "{text}");
+    let server = start(&folder);
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let (_, text) = run(&folder, &["doctor", "--server", &url]);
+    assert_eq!(text.matches("`appendfsync always`").count(), 1, "{text}");
+    // What only the server sees: `doctor` has another config.
+    let elsewhere = RedisServer::start();
+    write_config(&folder, &elsewhere.url());
+    let (_, text) = run(&folder, &["doctor", "--server", &url]);
+    assert_eq!(text.matches("`appendfsync always`").count(), 1, "the server's warning: {text}");
+    assert_eq!(elsewhere.cli(&["DBSIZE"]), "0");
+}
+
+#[test]
 fn while_redis_is_away_plain_reads_go_on_and_what_needs_a_record_is_refused() {
     let mut redis = RedisServer::start();
     let folder = TempFolder::new();
@@ -136,6 +157,19 @@ fn records_are_copied_from_sqlite_to_redis_with_their_versions_and_found_there()
 
     let (code, text) = run(&target, &["call", "counter", "--thread", "t", "--json"]);
     assert!(code == Some(0) && text.contains('4'), "{text}");
+    // While a server runs, of the source and of the target.
+    let server = start(&target);
+    let text = format!("[store]\nbackend = \"redis\"\nurl = \"{}\"\nkey_prefix = \"new\"\n", redis.url());
+    folder.write("new.toml", &text);
+    let new = folder.path().join("new.toml");
+    let new = new.to_str().expect("a path of ASCII");
+    let (code, text) = run(&target, &["store", "copy", "--to", new]);
+    assert!(code == Some(4) && text.contains("the source store is in use") && text.contains("SIGTERM"), "{text}");
+    assert_eq!(redis.cli(&["KEYS", "new:*:p:*"]), "", "no record was written");
+    let (code, text) = run(&folder, &copy);
+    assert!(code == Some(4) && text.contains("the target store is in use"), "{text}");
+    server.signal("TERM");
+    assert_eq!(server.wait_for_exit().0, Some(0));
     let (_, text) = run(&target, &["calls", "list", "--tool", "counter", "--json"]);
     let calls: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!(calls["items"].as_array().map(Vec::len), Some(4), "{text}");

@@ -25,6 +25,7 @@ fn partition_kinds() -> Vec<PartitionKind> {
         PartitionKind::Audit,
         PartitionKind::Tools,
         PartitionKind::McpSessions,
+        PartitionKind::Layouts,
     ]
 }
 

@@ -1,11 +1,20 @@
-//! The store in Redis passes the `Backend` contract, with one bucket and with as many as on a Cluster.
+//! The store in Redis passes the `Backend` contract, with one bucket, with as many as on a Cluster, and on a Cluster.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use toolhub_storage::testing::contract;
-use toolhub_testkit::{RedisServer, soak};
+use toolhub_storage::{backend::Backend, testing::contract};
+use toolhub_store::redis::{Address, Options};
+use toolhub_testkit::{RedisCluster, RedisServer, soak};
 
-use super::fixtures::{open, options, stores};
+use super::fixtures::{numbered_prefix, open, options, stores};
+
+const GUIDE: &str = include_str!("../../../../../docs/guide/nodes.md");
+
+/// The arguments of `ACL SETUSER` in the guide.
+fn documented_permissions() -> Vec<&'static str> {
+    let (_, line) = GUIDE.split_once("`ACL SETUSER toolhub ").expect("the guide has the line");
+    line.split_once('`').expect("the line ends").0.split(' ').collect()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_in_redis_keeps_every_promise_in_one_bucket() {
@@ -13,8 +22,27 @@ async fn the_store_in_redis_keeps_every_promise_in_one_bucket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_store_in_redis_keeps_every_promise_in_64_buckets() {
-    contract::check(stores(&RedisServer::start(), 64)).await;
+async fn the_store_in_redis_keeps_every_promise_in_64_buckets_to_a_user_with_the_documented_permissions() {
+    let server = RedisServer::start();
+    // The guide has the default prefix; all stores of this test are under it.
+    let user = [&["ACL", "SETUSER", "toolhub"], &documented_permissions()[..]].concat();
+    assert_eq!(server.cli(&user), "OK");
+    let address = Address::parse(&server.url().replace("//", "//toolhub:PASSWORD@")).unwrap();
+    let store = async || {
+        let prefix = format!("{}:{}", Options::DEFAULT_PREFIX, numbered_prefix());
+        let store = open(Options::new(address.clone()).prefix(prefix).buckets(64));
+        assert_eq!(store.warnings(), [""; 0], "the settings of the server can be read");
+        store
+    };
+    contract::check(store).await;
+    assert!(!server.cli(&["ACL", "LOG"]).contains("reason"), "no command was denied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_in_redis_keeps_every_promise_on_a_cluster() {
+    let cluster = RedisCluster::start();
+    let address = Address::parse(&cluster.url()).unwrap();
+    contract::check(async || open(Options::new(address.clone()).prefix(numbered_prefix()))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

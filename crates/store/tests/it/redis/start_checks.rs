@@ -1,8 +1,11 @@
 //! Opening refuses servers on which records would be lost, and says which setting to change. Nothing is written by a refused opening.
 
 use toolhub_storage::backend::{Backend, StoreError};
-use toolhub_store::redis::{Address, OpenError, Options};
-use toolhub_testkit::RedisServer;
+use toolhub_store::{
+    Redis,
+    redis::{Address, OpenError, Options},
+};
+use toolhub_testkit::{OldRedis, RedisServer};
 
 use super::fixtures::{open, options, refused};
 use crate::fixtures::{commit, get, put};
@@ -65,7 +68,7 @@ fn options_of_user(server: &RedisServer, denied: &[&str]) -> Options {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_the_user_may_not_run_is_named_before_anything_is_written() {
     let server = RedisServer::start();
-    for denied in ["publish", "zadd", "hincrby", "subscribe", "smembers", "evalsha"] {
+    for denied in ["publish", "zadd", "hincrby", "subscribe", "smembers", "evalsha", "hstrlen"] {
         let error = refused(options_of_user(&server, &[&format!("-{denied}")]));
         let text = error.to_string();
         assert!(matches!(error, OpenError::Permission(_)) && text.contains(&denied.to_uppercase()), "{text}");
@@ -95,6 +98,15 @@ fn what_is_no_primary_of_the_right_kind_is_refused() {
     let address = Address::parse(&format!("redis+cluster://127.0.0.1:{}", primary.port())).unwrap();
     let error = refused(Options::new(address));
     assert!(matches!(error, OpenError::NoCluster { .. }), "{error}");
+}
+
+#[test]
+fn a_server_that_is_too_old_is_refused_with_its_version() {
+    for (version, is_old) in [("6.2.14", true), ("5.0.3", true), ("7.0.0", false)] {
+        let error = refused(Options::new(Address::parse(&OldRedis::start(version).url()).unwrap()));
+        let is_refused_so = matches!(&error, OpenError::TooOld { found } if found == version);
+        assert_eq!(is_refused_so, is_old, "{error}");
+    }
 }
 
 #[test]
@@ -138,4 +150,43 @@ async fn the_number_of_buckets_is_that_of_the_first_opening() {
         assert!(get(&*store, &format!("t{n}"), "a").await.unwrap().is_some());
     }
     assert_eq!(server.cli(&["HGET", "toolhub:store", "buckets"]), "8");
+    let warnings = store.warnings().join(" ");
+    assert!(warnings.contains("has 8 buckets") && warnings.contains("`store.redis.buckets = 64`"), "{warnings}");
+    assert_eq!(open(options(&server).buckets(8)).warnings(), [""; 0]);
+    assert_eq!(open(options(&server)).warnings(), [""; 0]);
+}
+
+#[test]
+fn an_inspection_finds_what_an_opening_would_and_writes_nothing() {
+    let server = RedisServer::start();
+    let commands =
+        || server.cli(&["INFO", "persistence"]).lines().find(|line| line.contains("rdb_changes")).map(str::to_owned);
+    let before = commands();
+    let found = Redis::inspect(options(&server)).unwrap();
+    assert!(!found.exists && found.servers.len() == 1 && found.warnings.is_empty(), "{found:?}");
+    assert_eq!((server.cli(&["DBSIZE"]).as_str(), commands()), ("0", before));
+    drop(open(options(&server).buckets(8)));
+    assert_eq!(server.cli(&["CONFIG", "SET", "appendfsync", "everysec"]), "OK");
+    let before = commands();
+    let found = Redis::inspect(options(&server).buckets(64)).unwrap();
+    let warnings = found.warnings.join(" ");
+    assert!(
+        found.exists && warnings.contains("`appendfsync always`") && warnings.contains("has 8 buckets"),
+        "{found:?}"
+    );
+    assert_eq!(commands(), before);
+    assert_eq!(server.cli(&["CONFIG", "SET", "appendonly", "no"]), "OK");
+    assert!(matches!(Redis::inspect(options(&server)), Err(OpenError::NoAppendOnlyFile)));
+}
+
+#[test]
+fn a_server_with_replicas_that_does_not_wait_for_one_gives_a_warning() {
+    let primary = RedisServer::start();
+    let replica_of = format!("--replicaof 127.0.0.1 {}", primary.port());
+    let replica = RedisServer::start_with(&["--appendonly yes", &replica_of]);
+    while !replica.is_synchronized() {}
+    let warnings = open(options(&primary)).warnings().join(" ");
+    assert!(warnings.contains("`min-replicas-to-write 1`"), "{warnings}");
+    assert_eq!(primary.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
+    assert_eq!(open(options(&primary)).warnings(), [""; 0]);
 }

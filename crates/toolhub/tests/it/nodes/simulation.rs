@@ -82,17 +82,45 @@ struct Report {
     digest: u64,
 }
 
-#[test]
-fn nodes_keep_their_promises_while_their_connections_fail_and_they_freeze() {
+/// How many seeds run, in `./test` and in a soak run. Each of the tests runs a part of them, so that they use several cores.
+const SEEDS: (u64, u64) = (500, 20_000);
+const PARTS: u64 = 4;
+
+/// Runs the seeds of one part; the first part runs `TOOLHUB_SEED` if there is one.
+fn run_part(part: u64) {
     if let Ok(seed) = env::var("TOOLHUB_SEED") {
-        let seed = seed.parse().expect("`TOOLHUB_SEED` is a number");
-        let report = run(seed);
-        println!("{}\ndigest {:016x}", report.description, report.digest);
-        return assert_no_problems(seed, &report);
+        if part == 0 {
+            let seed = seed.parse().expect("`TOOLHUB_SEED` is a number");
+            let report = run(seed);
+            println!("{}\ndigest {:016x}", report.description, report.digest);
+            assert_no_problems(seed, &report);
+        }
+        return;
     }
-    for seed in 0..soak(150, 20_000) {
+    let seeds = soak(SEEDS.0, SEEDS.1);
+    for seed in (0..seeds).filter(|seed| seed % PARTS == part) {
         assert_no_problems(seed, &run(seed));
     }
+}
+
+#[test]
+fn nodes_keep_their_promises_while_their_connections_fail_and_they_freeze() {
+    run_part(0);
+}
+
+#[test]
+fn nodes_keep_their_promises_in_the_second_quarter_of_the_seeds() {
+    run_part(1);
+}
+
+#[test]
+fn nodes_keep_their_promises_in_the_third_quarter_of_the_seeds() {
+    run_part(2);
+}
+
+#[test]
+fn nodes_keep_their_promises_in_the_fourth_quarter_of_the_seeds() {
+    run_part(3);
 }
 
 #[track_caller]

@@ -7,7 +7,10 @@ use std::{
 
 use toolhub::{
     NodeInfo, NodeState,
-    backend::{Backend, Batch, Change, Durability, Expect, Memory, Row, RowKey, Scan, Scope, StoreError, Table, Write},
+    backend::{
+        Backend, Batch, Change, Durability, Expect, Memory, Partition, PartitionKind, Row, RowKey, Scan, Scope,
+        StoreError, Table, Write,
+    },
     prelude::*,
     testing::{AssertOutcome, scripted},
 };
@@ -69,6 +72,26 @@ async fn a_node_announces_its_layouts_and_does_not_start_beside_one_that_writes_
     tokio::time::sleep(SECOND).await;
     let names: Vec<_> = hub.nodes().await.unwrap().into_iter().map(|node| node.name).collect();
     assert!(!names.contains(&"d".into()), "it has left: {names:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_does_not_start_on_a_store_that_a_newer_one_has_used_and_left() {
+    let store: Arc<Memory> = Arc::default();
+    let hub = node(&store, "a", "one").await;
+    let known = hub.nodes().await.unwrap()[0].layouts.read;
+    let partition = Partition { tenant: Tenant::default(), kind: PartitionKind::Layouts };
+    let key = RowKey { partition, table: Table::Nodes, id: "written".into() };
+    put(&store, &key, json!({"written": known, "version": "0.1.0"}), 1, &hub).await;
+    drop(node(&store, "b", "one").await);
+    put(&store, &key, json!({"written": known + 1, "version": "9.1.0"}), 1, &hub).await;
+    let exclusive = ToolHub::builder().store(store.clone()).build().await;
+    let shared = ToolHub::builder().shared_store(store.clone()).node(NodeInfo::new("c")).build().await;
+    for refused in [exclusive, shared] {
+        let text = refused.map(drop).unwrap_err().to_string();
+        assert!(text.contains("start Toolhub 9.1.0 or a later version, or restore a backup"), "{text}");
+    }
+    let names: Vec<_> = hub.nodes().await.unwrap().into_iter().map(|node| node.name).collect();
+    assert!(!names.contains(&"c".into()), "nothing was written: {names:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,12 +11,9 @@ use tokio::time::Instant;
 
 use super::{
     clients::{Answer, AnswerKind, Round},
-    losses::LossListener,
+    losses::{LossListener, REPORTED_WITHIN},
     nodes::Nodes,
 };
-
-/// A loss is reported by the node whose commits it concerns, a few seconds after the server is back.
-const REPORTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The members of an outcome that its record must repeat.
 const MEMBERS: [&str; 6] = ["tool", "threadId", "status", "effect", "output", "attempts"];
@@ -31,6 +28,7 @@ pub(super) struct Checker {
     answers: usize,
     /// Contradictions that a loss explains.
     lost: usize,
+    compared: Compared,
     /// The round before, and the records it had.
     before: Option<(Round, Records)>,
 }
@@ -46,6 +44,38 @@ struct Contradiction {
     partitions: Vec<String>,
 }
 
+/// How much there was to compare. A check of nothing would pass.
+#[derive(Debug, Default)]
+struct Compared {
+    /// Outcomes that clients got.
+    outcomes: usize,
+    effects: usize,
+    /// Successful calls by tool.
+    succeeded: BTreeMap<String, usize>,
+}
+
+impl Compared {
+    #[track_caller]
+    fn add(&mut self, nodes: &Nodes, round: &Round, records: &Records) {
+        let answers = round.answers();
+        assert!(!answers.is_empty() && !records.is_empty(), "no call was made in the round");
+        self.outcomes += answers.iter().filter(|answer| matches!(answer.kind, AnswerKind::Ended(_))).count();
+        self.effects += nodes.ledger().iter().filter(|request| is_of_round(round, &request["call"])).count();
+        for call in records.values().filter(|call| call["status"] == "success") {
+            *self.succeeded.entry(call["tool"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        let tools = ["counter", "quick", "slow"];
+        self.outcomes > 0 && self.effects > 0 && tools.iter().all(|tool| self.succeeded.contains_key(*tool))
+    }
+}
+
+fn is_of_round(round: &Round, call: &Value) -> bool {
+    round.threads.iter().any(|thread| call["thread"] == **thread)
+}
+
 impl Checker {
     /// Checks a round that has ended, on a store that loses nothing.
     #[track_caller]
@@ -57,6 +87,7 @@ impl Checker {
     #[track_caller]
     pub(super) fn check_with(&mut self, nodes: &Nodes, round: Round, losses: &LossListener) {
         let (records, found) = examine(nodes, &round);
+        self.compared.add(nodes, &round, &records);
         self.lost += found.len();
         assert_explained(found, losses);
         if let Some((round, records)) = self.before.take() {
@@ -71,9 +102,11 @@ impl Checker {
         self.before = Some((round, records));
     }
 
-    /// Prints how much was checked.
+    /// Prints how much was checked, which must not be nothing.
+    #[track_caller]
     pub(super) fn report(&self, fault: &str) {
-        let Self { interrupted, rounds, calls, answers, lost, .. } = self;
+        let Self { interrupted, rounds, calls, answers, lost, compared, .. } = self;
+        assert!(compared.is_enough(), "{fault}: {compared:?}");
         eprintln!(
             "{fault}: {rounds} rounds, {calls} calls, {interrupted} of them interrupted, {answers} answers, {lost} of lost writes"
         );
@@ -199,7 +232,7 @@ fn check_effects(nodes: &Nodes, round: &Round, answers: &[Answer], records: &Rec
         answers.iter().filter(|answer| matches!(answer.kind, AnswerKind::Refused)).map(|answer| &answer.call).collect();
     for request in nodes.ledger() {
         let call = &request["call"];
-        if !round.threads.iter().any(|thread| call["thread"] == **thread) {
+        if !is_of_round(round, call) {
             continue;
         }
         let id = call["id"].as_str().expect("a request names its call").to_owned();

@@ -75,6 +75,18 @@ impl Round {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Waits until so many more calls of the first thread have ended, as their clients were told.
+    pub(super) fn wait_for_more_outcomes(&self, count: usize) {
+        let is_ended =
+            |answer: &&Answer| answer.thread == self.threads[0] && matches!(answer.kind, AnswerKind::Ended(_));
+        let ended = || self.answers().iter().filter(is_ended).count();
+        let (started, wanted) = (Instant::now(), ended() + count);
+        while ended() < wanted {
+            assert!(started.elapsed() < LIMIT, "no more calls end in {}", self.threads[0]);
+            thread::park_timeout(PAUSE);
+        }
+    }
+
     /// Starts a call on this node that goes on without its caller.
     pub(super) fn start_slow_call(&self, nodes: &Nodes, node: usize) {
         let call = Call { tool: "slow", key: None, thread: &self.threads[0], is_detached: true };

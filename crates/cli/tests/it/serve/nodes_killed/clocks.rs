@@ -1,9 +1,14 @@
 //! The clock of one node's machine is wrong.
 
+use std::process::Command;
+
 use toolhub_testkit::{RedisServer, TempFolder, soak};
 
 use super::{NODES, Random, checks::Checker, clients::Round, nodes::Nodes, run_round};
-use crate::serve::clock_jump::{YEAR, compile_preloaded};
+use crate::serve::{
+    HttpConnection,
+    clock_jump::{YEAR, compile_preloaded},
+};
 
 #[test]
 fn a_node_whose_clock_is_an_hour_or_a_year_off_is_a_node_like_the_others() {
@@ -31,8 +36,23 @@ fn a_node_whose_clock_is_an_hour_or_a_year_off_is_a_node_like_the_others() {
             random.pause(100, 300);
         });
         nodes.wait_until_all_calls_ended(0..NODES);
+        assert_clock_is_wrong(&nodes, victim);
         checker.check(&nodes, round);
     }
     checker.report("wrong clocks");
     assert!(checker.interrupted > 0, "no call was open when its node was killed");
+}
+
+/// The time of a node's responses is that of its machine. Offsets are at least an hour.
+#[track_caller]
+fn assert_clock_is_wrong(nodes: &Nodes, node: usize) {
+    let hour = || {
+        let output = Command::new("date").args(["-u", "+%a, %d %b %Y %H:"]).env("LC_ALL", "C").output();
+        String::from_utf8(output.expect("`date` can be run").stdout).expect("UTF-8").trim().to_owned()
+    };
+    let before = hour();
+    let response = HttpConnection::connect(nodes.port(node).expect("it is running")).send("GET /livez", "", "");
+    let date = response.header("date").expect("a response has a date").to_owned();
+    let is_right = [before, hour()].iter().all(|hour| date.starts_with(hour.as_str()));
+    assert!(!is_right, "the clock of node {node} is right: {date}");
 }

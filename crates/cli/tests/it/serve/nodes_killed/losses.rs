@@ -4,14 +4,16 @@ use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader, Write},
     net::TcpStream,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     thread,
+    time::Duration,
 };
 
 use serde_json::Value;
+use tokio::time::Instant;
 
-/// An event names so many partitions at most.
-const MAX_NAMED: usize = 20;
+/// A loss is reported by the node whose commits it concerns, a few seconds after the server is back.
+pub(super) const REPORTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Listens to the events `store.lost` of nodes.
 #[derive(Debug, Default)]
@@ -20,6 +22,7 @@ pub(super) struct LossListener(Arc<Mutex<Losses>>);
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     pub(super) partitions: BTreeSet<String>,
+    pub(super) calls: BTreeSet<String>,
     /// Whether an event could not name everything.
     pub(super) is_incomplete: bool,
     pub(super) commits: u64,
@@ -31,6 +34,21 @@ impl Losses {
     pub(super) fn may_grow(&self) -> bool {
         self.is_listening
     }
+
+    fn add(&mut self, data: &str) {
+        let event: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"));
+        let number = |name: &str| event[name].as_u64().unwrap_or_else(|| panic!("no `{name}` in {event}"));
+        let names = |name: &str| {
+            let names = event[name].as_array().unwrap_or_else(|| panic!("no `{name}` in {event}"));
+            names.iter().map(|name| name.as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+        };
+        let commits = number("commits");
+        assert!(commits > 0, "a report of nothing: {event}");
+        self.commits += commits;
+        self.partitions.extend(names("partitions"));
+        self.calls.extend(names("calls"));
+        self.is_incomplete |= number("otherPartitions") > 0;
+    }
 }
 
 impl LossListener {
@@ -41,17 +59,38 @@ impl LossListener {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the node accepts connections");
         let request = "GET /api/v1/events?types=store.lost HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request.as_bytes()).expect("the request is sent");
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        let status = lines.next();
+        assert!(status.as_ref().is_some_and(|status| status.contains("200")), "not listening: {status:?}");
         thread::spawn(move || {
-            for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                let Some(data) = line.strip_prefix("data:") else { continue };
-                let event: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"));
-                let Some(named) = find_partitions(&event) else { continue };
-                let mut losses = lock(&losses);
-                losses.is_incomplete |= named.len() >= MAX_NAMED;
-                losses.partitions.extend(named.iter().filter_map(Value::as_str).map(str::to_owned));
-                losses.commits += event["commits"].as_u64().or(event["data"]["commits"].as_u64()).unwrap_or(0);
+            let mut name = String::new();
+            for line in lines {
+                if let Some(of_next) = line.strip_prefix("event:") {
+                    of_next.trim().clone_into(&mut name);
+                } else if let Some(data) = line.strip_prefix("data:") {
+                    match name.as_str() {
+                        "store.lost" => lock(&losses).add(data),
+                        // Events were missed.
+                        _ => lock(&losses).is_incomplete = true,
+                    }
+                }
             }
         });
+    }
+
+    /// Waits until lost commits of a thread or call were reported.
+    #[track_caller]
+    pub(super) fn wait_for_some(&self) {
+        let started = Instant::now();
+        loop {
+            let losses = self.lock();
+            if losses.commits > 0 && !losses.partitions.is_empty() && !losses.calls.is_empty() {
+                return;
+            }
+            assert!(started.elapsed() < REPORTED_WITHIN, "nothing was lost, or it was not reported: {losses:?}");
+            drop(losses);
+            thread::park_timeout(Duration::from_millis(50));
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Losses> {
@@ -60,9 +99,5 @@ impl LossListener {
 }
 
 fn lock(losses: &Mutex<Losses>) -> MutexGuard<'_, Losses> {
-    losses.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn find_partitions(event: &Value) -> Option<&Vec<Value>> {
-    event["partitions"].as_array().or(event["data"]["partitions"].as_array())
+    losses.lock().expect("the thread that listens could read all events")
 }

@@ -11,6 +11,10 @@ fn a_redis_server_that_is_killed_and_restarted_costs_nothing_that_was_acknowledg
     let (mut random, mut checker) = (Random::new(), Checker::default());
     for number in 0..soak(3, 50) {
         let round = Round::new(number);
+        let run_id = |redis: &RedisServer| {
+            redis.cli(&["INFO", "server"]).lines().find(|line| line.starts_with("run_id")).map(str::to_owned)
+        };
+        let before = run_id(&redis);
         run_round(&nodes, &round, || {
             random.pause(100, 500);
             redis.kill();
@@ -18,6 +22,7 @@ fn a_redis_server_that_is_killed_and_restarted_costs_nothing_that_was_acknowledg
             redis.restart();
             random.pause(200, 500);
         });
+        assert!(before.is_some() && run_id(&redis) != before, "another process serves Redis");
         nodes.wait_until_all_calls_ended(0..NODES);
         checker.check(&nodes, round);
     }
