@@ -67,7 +67,7 @@ pub use hub::{
     ToolSource, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
-pub use monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats};
+pub use monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, StatusChanges, StoreSize, ToolStats};
 pub use nodes::{NewerNode, NodeInfo, NodeLayouts, NodeState, NodeStatus};
 pub use offers::{OfferWatch, SharedOffer};
 pub use registration::InstanceGroup;
@@ -89,7 +89,7 @@ pub use toolhub_state::{
 
 pub use toolhub_schema::{draft, export, schema, suggest};
 #[doc(hidden)]
-pub use toolhub_storage::latency::LatencyRecorder;
+pub use toolhub_storage::latency::{HistogramSnapshot, LatencyRecorder};
 pub use toolhub_storage::{backend::StoreStats, clock, latency::Latency};
 pub use toolhub_types::{
     content::{Content, EmbeddedResource, ResourceContents, ResourceLink},

@@ -11,11 +11,16 @@ use serde::Serialize;
 use toolhub_storage::latency::Latency;
 use toolhub_types::{status::ToolStatus, tool::ToolName};
 
+mod call_sampler;
 mod meter;
 mod poll_watch;
+mod refusals;
 
+pub use call_sampler::{CallSample, CallSampler};
 pub(crate) use meter::{InFlight, Meter, Polling};
 pub use poll_watch::PollWatch;
+pub use refusals::Refusal;
+pub(crate) use refusals::RefusalLog;
 
 /// The size of a store with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]

@@ -2,7 +2,8 @@
 //!
 //! In: this node's description, and the rows of the others. Out: this node's row, renewed from its start to its end; whether
 //! another node is alive; and a signal whenever one has died or left, so that its calls and runs are taken over. A node is
-//! dead when its row did not change for the node timeout while this node watched it, by this node's monotonic clock. A row
+//! dead when its row did not change for the node timeout while this node watched it, by this node's monotonic clock; a node that
+//! announces a longer timeout is given that, because nodes are restarted with another one after each other. A row
 //! that was removed is a clean leave: that node is gone at once. On a store with one user nothing is written.
 
 mod compatibility;
@@ -88,6 +89,7 @@ impl Nodes {
         id: SmolStr,
         (info, timeout): (NodeInfo, Duration),
     ) -> Self {
+        let timeout = timeout.max(MIN_TIMEOUT);
         let own = NodeRecord {
             name: info.name.unwrap_or_else(|| id.clone()),
             id,
@@ -96,9 +98,9 @@ impl Nodes {
             config_digest: info.config_digest,
             started_at: clock.now(),
             layouts: NodeLayouts { read: RECORD_LAYOUTS, written: RECORD_LAYOUTS },
+            timeout: Some(timeout),
         };
         let config_digest = Mutex::new(own.config_digest.clone());
-        let timeout = timeout.max(MIN_TIMEOUT);
         let interval = timeout / 3;
         let sightings = Mutex::new(Sightings::new(timeout, interval));
         let (own_row, lease, look_lock, departures, reported) = Default::default();

@@ -8,7 +8,9 @@ mod handlers;
 mod node;
 
 pub(crate) use handlers::NodeRequestHandlers;
-pub(crate) use node::{NodeAnswer, NodeRequest, NodeRequestKey, load_node_request, node_prefix, put_node_request};
+pub(crate) use node::{
+    NodeAnswer, NodeRequest, NodeRequestKey, load_node_request, node_prefix, node_requests, put_node_request,
+};
 
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use toolhub_types::{
     effect::Effect,
     error::{ErrorKind, ToolError},
     ids::CallId,
+    outcome::{Outcome, Status},
     problem::Problem,
     timestamp::Timestamp,
 };
@@ -113,6 +116,15 @@ impl ReportRequest {
         match result {
             Ok(value) => Self { value: Some(value), error: None, answer: None },
             Err(error) => Self { value: None, error: Some(error.into()), answer: None },
+        }
+    }
+
+    /// Whether a call ended with this result, as far as its record says.
+    pub(crate) fn is_of(&self, outcome: &Outcome) -> bool {
+        match (&self.error, &outcome.error) {
+            (Some(reported), Some(error)) => reported.operator == error.operator,
+            (None, None) => outcome.status == Status::Success && self.value.as_ref() == Some(&outcome.output),
+            _ => false,
         }
     }
 

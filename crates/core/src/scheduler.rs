@@ -23,7 +23,7 @@ pub(crate) use queue::{
 };
 pub(crate) use retry_budget::RetryBudget;
 pub(crate) use shared_permits::{SharedPermits, run_shared_permits};
-pub(crate) use shared_rates::{SharedPermit, SharedRates, SharedRefusal};
+pub(crate) use shared_rates::{SharedPermit, SharedRates};
 pub(crate) use tool_runtime::ToolRuntime;
 
 use crate::{

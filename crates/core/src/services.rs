@@ -8,6 +8,7 @@ use crate::{
     blocking::BlockingPool,
     events::Events,
     extensions::Extensions,
+    monitor::RefusalLog,
     scheduler::{SharedPermits, SharedRates},
     sealing::Sealer,
     threads::{InstancePool, ThreadActivity},
@@ -44,6 +45,8 @@ pub(crate) struct Services {
     pub(crate) redactor: Arc<Redactor>,
     /// Seals secrets in records that must hold them.
     pub(crate) sealer: Sealer,
+    /// The latest refused calls.
+    pub(crate) refusals: RefusalLog,
     /// Notified when the available tools of some thread may have changed.
     pub(crate) availability_changed: Arc<Notify>,
 }

@@ -12,7 +12,7 @@ mod status_events;
 mod successes;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -40,7 +40,7 @@ use toolhub_storage::{
     clock::Clock,
 };
 use toolhub_types::{
-    ids::{CallId, Tenant, ThreadId},
+    ids::{CallId, Tenant, ThreadId, ThreadKey},
     status::{self, Admission, Readiness, StatusEvent, StatusRecord, StatusSettings},
     timestamp::Timestamp,
     tool::ToolName,
@@ -140,9 +140,9 @@ impl Statuses {
         self.cache.is_empty()
     }
 
-    /// The number of records of each tool that has one, shared or of a thread.
-    pub(crate) fn count_by_tool(&self) -> Arc<HashMap<ToolName, usize>> {
-        self.cache.count_by_tool()
+    /// The tools that have a shared record, and those that have one of this thread.
+    pub(crate) fn recorded_tools(&self, owner: ThreadKey) -> [Arc<BTreeSet<ToolName>>; 2] {
+        self.cache.recorded_tools(owner)
     }
 
     /// The number of a tenant's threads that have a record of their own by which a tool is withheld, by tool.
@@ -297,10 +297,19 @@ impl Statuses {
     async fn write(
         &self,
         key: &StatusKey,
-        (before, facts): (&StatusRecord, &StatusRecord),
+        change: (&StatusRecord, &StatusRecord),
         replaced: Option<RowVersion>,
         now: Timestamp,
     ) -> Result<RowVersion, StoreError> {
+        self.commit(Self::batch(key, change, replaced)?, now).await
+    }
+
+    /// The batch that replaces a record.
+    fn batch(
+        key: &StatusKey,
+        (before, facts): (&StatusRecord, &StatusRecord),
+        replaced: Option<RowVersion>,
+    ) -> Result<Batch, StoreError> {
         let RowKey { partition, table, id } = key.key();
         let value = serde_json::to_vec(facts).map_err(|error| damaged_error(key.tool(), &error))?;
         let write = Write {
@@ -315,7 +324,10 @@ impl Statuses {
                 Durability::KillSafe
             },
         };
-        let batch = Batch::new(partition).with(write);
+        Ok(Batch::new(partition).with(write))
+    }
+
+    async fn commit(&self, batch: Batch, now: Timestamp) -> Result<RowVersion, StoreError> {
         let stamp = batch.stamp;
         let versions = self.store.commit(batch, now).await?;
         Ok(RowVersion { number: versions.first().copied().unwrap_or_default(), stamp })

@@ -22,10 +22,12 @@ mod messages;
 mod new_definition;
 mod nodes;
 mod problems;
+mod refusals;
 mod reported_error;
 mod reports;
 mod results;
 mod runs;
+mod series;
 mod snapshots;
 mod state;
 mod stats;
@@ -61,6 +63,7 @@ fn routes() -> Vec<Route> {
         exports::routes(),
         calls::routes(),
         results::routes(),
+        refusals::routes(),
         batches::routes(),
         messages::routes(),
         runs::routes(),
@@ -71,6 +74,7 @@ fn routes() -> Vec<Route> {
         events::routes(),
         explain::routes(),
         stats::routes(),
+        series::routes(),
         reports::routes(),
         threads::routes(),
         snapshots::routes(),

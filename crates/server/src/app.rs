@@ -8,7 +8,7 @@ use toolhub_core::{CancellationToken, ToolHub, backend::Backend, clock::Timestam
 
 use crate::{
     admission::Admission, audit::Audit, host_control::HostControl, keys::Keys, mcp::McpEndpoint, metrics::Metrics,
-    origin_check::OriginCheck, settings::Settings,
+    origin_check::OriginCheck, series::CallSeries, settings::Settings,
 };
 
 /// Cheap to clone; all clones share one server.
@@ -30,6 +30,7 @@ struct Inner {
     stopping: CancellationToken,
     admission: Arc<Admission>,
     mcp: McpEndpoint,
+    series: Arc<CallSeries>,
 }
 
 impl App {
@@ -59,6 +60,7 @@ impl App {
             stopping,
             admission,
             mcp,
+            series: Arc::default(),
         }))
     }
 
@@ -140,6 +142,16 @@ impl App {
     /// The MCP endpoint.
     pub(crate) fn mcp(&self) -> &McpEndpoint {
         &self.0.mcp
+    }
+
+    /// Takes samples for the time series of calls from now on.
+    pub(crate) fn start_series(&self) {
+        self.0.series.start(self.0.hub.clone(), self.0.stopping.clone());
+    }
+
+    /// Time series of calls.
+    pub(crate) fn series(&self) -> &Arc<CallSeries> {
+        &self.0.series
     }
 
     /// When the server started.

@@ -33,6 +33,7 @@ mod problem;
 mod request_info;
 mod route;
 mod scope;
+mod series;
 mod settings;
 mod sse;
 
@@ -89,6 +90,7 @@ impl Server {
 
     /// The router of all routes, for embedding in another server: without a socket, connection limits and timeouts.
     pub fn router(&self) -> Router {
+        self.app.start_series();
         let (app, routes) = (self.app.clone(), api::router(&self.app));
         let serve = tower::service_fn(move |request| {
             let response = listener::answer(&app, &routes, request, None);

@@ -173,6 +173,7 @@ impl BoundServer {
     /// When the listening socket cannot be shared with that thread; a failed accept is retried.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
         let Self { app, router, listener, address } = self;
+        app.start_series();
         app.hub().set_approval_page_url(links::approval_pages(app.settings(), address));
         let shared = listener.into_std().and_then(|socket| Ok((socket.try_clone()?, TcpListener::from_std(socket)?)));
         let listen_error = |source| ServeError::Listen { address: address.to_string(), source };

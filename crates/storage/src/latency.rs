@@ -60,6 +60,12 @@ impl Latency {
         }
     }
 
+    /// The snapshot that this summarizes.
+    #[must_use]
+    pub fn counts(&self) -> &HistogramSnapshot {
+        &self.counts
+    }
+
     /// Number of calls within each of these upper bounds. A call just under a bound may be missing from its count.
     #[must_use]
     pub fn cumulative_counts(&self, bounds: &[Duration]) -> Vec<u64> {

@@ -157,6 +157,18 @@ impl RunStore {
         row.map(|(key, row)| decode_row(&key, &row).map(|(record, _)| record)).transpose()
     }
 
+    /// A run of a thread, by key.
+    pub(crate) async fn run_in_thread(
+        &self,
+        thread_key: &ThreadKey,
+        run: RunId,
+        now: Timestamp,
+    ) -> Result<Option<RunRecord>, StoreError> {
+        let key = row_key(thread_key, Table::Runs, SmolStr::from(run.to_string()));
+        let row = self.store.load(std::slice::from_ref(&key), now).await?.pop().flatten();
+        row.map(|row| decode_row(&key, &row).map(|(record, _)| record)).transpose()
+    }
+
     /// The runs of a thread, the newest first.
     pub(crate) async fn runs(
         &self,

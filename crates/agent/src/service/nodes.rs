@@ -151,7 +151,7 @@ impl AgentService {
     pub(super) fn follow_record(&self, tenant: &Tenant, record: RunRecord) -> watch::Receiver<RunRecord> {
         let Inner { hub, tasks, stopping, .. } = &*self.0;
         let is_open = !record.status.is_end();
-        let (run, tenant) = (record.id, tenant.clone());
+        let (run, thread_key) = (record.id, ThreadKey::new(tenant, &record.thread));
         let (record_tx, record_rx) = watch::channel(record);
         // With one node, a run that is open and not driven waits for its agent.
         if is_open && !hub.has_exclusive_store() {
@@ -159,7 +159,7 @@ impl AgentService {
             tasks.spawn(async move {
                 tokio::select! {
                     biased;
-                    () = service.copy_record(&tenant, run, &record_tx) => {}
+                    () = service.copy_record(&thread_key, run, &record_tx) => {}
                     () = record_tx.closed() => {}
                     () = stopping.cancelled() => {}
                     () = hub.shutdown_requested() => {}
@@ -169,13 +169,14 @@ impl AgentService {
         record_rx
     }
 
-    async fn copy_record(&self, tenant: &Tenant, run: RunId, record_tx: &watch::Sender<RunRecord>) {
-        let (shortest, longest) = POLL_INTERVALS;
-        let mut delay = shortest;
+    /// Copies the record whenever its row changes. Also looks from time to time: notifications may be lost, and the calls of the run
+    /// have rows of their own.
+    async fn copy_record(&self, thread_key: &ThreadKey, run: RunId, record_tx: &watch::Sender<RunRecord>) {
+        let mut changes = self.0.hub.store().watch(Table::Runs);
+        let id = run.to_string();
+        let (mut delay, longest) = POLL_INTERVALS;
         loop {
-            tokio::time::sleep(delay).await;
-            delay = (2 * delay).min(longest);
-            match self.run(tenant, run).await {
+            match self.look_at(thread_key, run).await {
                 Ok(Some(record)) => {
                     let is_end = record.status.is_end();
                     record_tx.send_if_modified(|known| {
@@ -190,6 +191,29 @@ impl AgentService {
                 Ok(None) => return,
                 Err(_) => {}
             }
+            let changed = async {
+                loop {
+                    match changes.next().await {
+                        Some(WatchEvent::Row(key, _)) if key.id != *id => {}
+                        Some(_) => break,
+                        None => std::future::pending().await,
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(delay, changed).await;
+            delay = (2 * delay).min(longest);
+        }
+    }
+
+    async fn look_at(&self, thread_key: &ThreadKey, run: RunId) -> Result<Option<RunRecord>, StoreError> {
+        let Inner { hub, run_store, active_runs, .. } = &*self.0;
+        // It may have been taken over by this node.
+        if active_runs.find(&thread_key.tenant, run).is_some() {
+            return self.run(&thread_key.tenant, run).await;
+        }
+        match run_store.run_in_thread(thread_key, run, hub.now()).await? {
+            Some(record) => self.refresh_calls(&thread_key.tenant, record).await.map(Some),
+            None => Ok(None),
         }
     }
 }

@@ -173,13 +173,13 @@ impl AgentService {
     }
 
     /// Updates the calls of an open run from the hub: only the hub knows whether they wait.
-    async fn refresh_calls(&self, tenant: &Tenant, mut record: RunRecord) -> Result<RunRecord, StoreError> {
+    pub(super) async fn refresh_calls(&self, tenant: &Tenant, mut record: RunRecord) -> Result<RunRecord, StoreError> {
         if record.status.is_end() {
             return Ok(record);
         }
         let mut is_waiting = false;
         for call in record.calls.iter_mut().filter(|call| !call.status.is_terminal()) {
-            if let Some(current) = self.0.hub.call_record(tenant, call.id).await? {
+            if let Some(current) = self.0.hub.call_record_in(tenant, Some(&record.thread), call.id).await? {
                 (call.status, call.approval) =
                     (current.status, current.approval.filter(|_| !current.status.is_terminal()));
             }

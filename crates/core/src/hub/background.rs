@@ -96,8 +96,10 @@ pub(super) async fn start_tasks(
         let hub = weak();
         spawner.spawn("record layouts", move || Box::pin(written_layouts::follow(hub.clone())));
         let (hub, mut first) = (weak(), Some(services.store.watch(Table::Requests)));
+        let departures = nodes.departures();
         spawner.spawn("request watch", move || {
-            Box::pin(super::requests::watch_requests(take_or_watch(&hub, &mut first, Table::Requests), hub.clone()))
+            let rows = take_or_watch(&hub, &mut first, Table::Requests);
+            Box::pin(super::requests::watch_requests(rows, departures.clone(), hub.clone()))
         });
         if let Some(permits) = services.shared_permits.clone() {
             let (hub, mut first) = (weak(), Some(services.store.watch(Table::Permits)));

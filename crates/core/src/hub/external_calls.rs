@@ -5,12 +5,13 @@
 
 use std::pin::pin;
 
-use futures_util::future::select;
+use futures_util::{StreamExt, future::select, stream::BoxStream};
 use serde_json::Value;
+use smol_str::SmolStr;
 
 use super::{ToolHub, requests::POLL_INTERVALS};
-use crate::{call::ReportError, journal::CallRecord};
-use toolhub_storage::backend::StoreError;
+use crate::{call::ReportError, engine::Engine, journal::CallRecord};
+use toolhub_storage::backend::{StoreError, Table, WatchEvent};
 use toolhub_types::{
     error::ToolError,
     ids::{CallId, Tenant},
@@ -56,19 +57,42 @@ impl ToolHub {
     /// # Errors
     /// When the store does not answer.
     pub async fn wait_for_call(&self, tenant: &Tenant, call: CallId) -> Result<Option<CallRecord>, StoreError> {
+        let Engine { live_calls, shutdown, .. } = &*self.engine;
+        // Before the record is read, so that its end is not missed. Closing a call removes its open row.
+        let mut closed = self.row_removals(Table::OpenCalls, call.into());
         let (mut delay, longest) = POLL_INTERVALS;
+        let mut thread = None;
         loop {
-            if let Some(live) = self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant) {
+            if let Some(live) = live_calls.find(call).filter(|live| live.head.tenant == *tenant) {
                 live.wait_ended().await;
             }
-            let record = self.call_record(tenant, call).await?;
-            let open = record.as_ref().is_some_and(|record| record.outcome.is_none());
-            if !open || (self.engine.is_shutting_down() && !self.engine.live_calls.contains(call)) {
+            let record = match &thread {
+                None => self.call_record(tenant, call).await?,
+                // By key: where the call is needs to be found only once.
+                Some(thread) => self.call_record_in(tenant, Option::as_ref(thread), call).await?,
+            };
+            let is_open = record.as_ref().is_some_and(|record| record.outcome.is_none());
+            if !is_open || (self.engine.is_shutting_down() && !live_calls.contains(call)) {
                 return Ok(record);
             }
-            let (sleep, shutdown) = (pin!(tokio::time::sleep(delay)), pin!(self.engine.shutdown.requested()));
-            select(sleep, shutdown).await;
+            thread = record.map(|record| record.thread);
+            let changed = pin!(tokio::time::timeout(delay, closed.next()));
+            select(changed, pin!(shutdown.requested())).await;
             delay = (2 * delay).min(longest);
         }
+    }
+
+    /// Yields whenever a row with this id may have been removed.
+    fn row_removals(&self, table: Table, id: SmolStr) -> BoxStream<'static, ()> {
+        let changes = self.engine.services.store.watch(table);
+        let removed = move |change: WatchEvent| {
+            let is_removed = match change {
+                WatchEvent::Row(key, version) => key.id == id && version.is_none(),
+                WatchEvent::Lagged => true,
+            };
+            std::future::ready(is_removed.then_some(()))
+        };
+        // A watch that has ended must not make the wait a busy one.
+        changes.filter_map(removed).chain(futures_util::stream::pending()).boxed()
     }
 }

@@ -5,14 +5,16 @@
 
 use std::time::Duration;
 
+use smol_str::SmolStr;
+
 use super::ToolHub;
 use crate::{
     batched_records::JournalStats,
-    journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, with_live_status},
+    journal::{CallPage, CallQuery, CallQueryError, CallRecord, CallTracker, RecentStats, with_live_status},
 };
 use toolhub_storage::backend::{Scan, Scope, StoreError, Table};
 use toolhub_types::{
-    ids::{CallId, Tenant},
+    ids::{CallId, Tenant, ThreadId},
     outcome::Status,
 };
 
@@ -55,6 +57,42 @@ impl ToolHub {
         }))
     }
 
+    /// The same for a call of this thread, or of none; by key, so it can be repeated often.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the record cannot be read.
+    #[doc(hidden)]
+    pub async fn call_record_in(
+        &self,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+        call: CallId,
+    ) -> Result<Option<CallRecord>, StoreError> {
+        self.flush_batched_records().await;
+        let live = self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant);
+        let stored = self.engine.journal.find_record(tenant, thread, call, self.now()).await?;
+        Ok(Self::merged(stored, live.as_deref()).map(|mut record| {
+            self.engine.services.redactor.redact(&mut record.arguments);
+            record
+        }))
+    }
+
+    /// The other node that runs an open call of this thread, or of none, as the journal says.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the record cannot be read.
+    #[doc(hidden)]
+    pub async fn node_of_call(
+        &self,
+        tenant: &Tenant,
+        thread: Option<&ThreadId>,
+        call: CallId,
+    ) -> Result<Option<SmolStr>, StoreError> {
+        let stored = self.engine.journal.find_record(tenant, thread, call, self.now()).await?;
+        let node = stored.and_then(|record| record.opening).map(|opening| opening.node);
+        Ok(node.filter(|node| node != self.node_id()))
+    }
+
     /// The record of a call, with its secrets while the call is open.
     pub(super) async fn unredacted_record(
         &self,
@@ -65,10 +103,15 @@ impl ToolHub {
         // Looked up before the journal is read: a call that ends in between is found there.
         let live = self.engine.live_calls.find(call).filter(|live| live.head.tenant == *tenant);
         let stored = self.stored_record(tenant, call).await?;
-        Ok(match (stored, live) {
-            (Some(record), live) => Some(with_live_status(record, live.as_deref())),
-            (None, live) => live.and_then(|live| live.record()),
-        })
+        Ok(Self::merged(stored, live.as_deref()))
+    }
+
+    /// What the journal has of a call, with what is known of it while it runs here.
+    fn merged(stored: Option<CallRecord>, live: Option<&CallTracker>) -> Option<CallRecord> {
+        match stored {
+            Some(record) => Some(with_live_status(record, live)),
+            None => live.and_then(CallTracker::record),
+        }
     }
 
     /// Cancels a call, on whichever node it runs. It still has an outcome: `cancelled`, or its result if that was complete first. Plain read-only calls,

@@ -2,10 +2,12 @@
 //!
 //! In: nothing. Out: snapshots of in-memory counters; no store is read.
 
+use std::sync::Arc;
+
 use super::ToolHub;
 use crate::{
     execution::Tool,
-    monitor::{ApprovalStats, PollWatch, StatusChanges, StoreSize, ToolStats},
+    monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, StatusChanges, StoreSize, ToolStats},
     registry::ToolFilter,
 };
 use toolhub_storage::backend::{Backend, ServersReport, StoreStats};
@@ -29,6 +31,21 @@ impl ToolHub {
     pub fn blocking_polls(&self, watch: &mut PollWatch) -> Vec<ToolName> {
         let tools = self.engine.registry.snapshot();
         watch.check(tools.iter().map(|tool| (&tool.definition.name, &tool.runtime.meter)))
+    }
+
+    /// What happened to the calls of each tool since the last sample with this sampler. Tools without calls are left out.
+    pub fn sample_calls(&self, sampler: &mut CallSampler) -> Vec<CallSample> {
+        let tools = self.engine.registry.snapshot();
+        let read = |tool: &Arc<Tool>| sampler.read(&tool.definition.name, &tool.runtime.meter, tool.runtime.queued());
+        let samples = tools.iter().filter_map(read).collect();
+        sampler.finish(tools.len(), |tool| tools.get(tool.as_str()).is_some());
+        samples
+    }
+
+    /// The latest calls of this hub that were refused before they reached their tool, the newest first: the wanted ones before a
+    /// number, at most so many.
+    pub fn refusals(&self, before: Option<u64>, limit: usize, wanted: impl Fn(&Refusal) -> bool) -> Vec<Refusal> {
+        self.engine.services.refusals.page(before, limit, wanted)
     }
 
     /// Number of queued calls of all tools.

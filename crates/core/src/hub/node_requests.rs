@@ -1,7 +1,7 @@
 //! Requests of other crates to a certain node, and the answers of this one.
 //!
 //! In: the id of a node and a request; handlers of the crates above. Out: the answer of that node. A request whose asker gives up is
-//! cancelled; one to a node that dies is not answered. While the store is away, both sides wait for it.
+//! cancelled, and so is one whose asker dies; one to a node that dies is not answered. While the store is away, both sides wait for it.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -53,12 +53,18 @@ pub(super) fn row_changed(engine: &Arc<Engine>, key: RowKey) {
 async fn answer(engine: &Arc<Engine>, request: &NodeRequestKey, key: &RowKey) {
     let (store, clock) = (&*engine.services.store, &engine.services.clock);
     let loaded = retry(|| requests::load_node_request(store, key, clock.now())).await;
-    let Ok(Some((NodeRequest { mut body, answer: None }, version))) = loaded else {
+    let Ok(Some((NodeRequest { mut body, asker, answer: None }, version))) = loaded else {
         if let Err(error) = loaded {
             tracing::warn!(%error, kind = %request.kind, "request of another node not read");
         }
         return;
     };
+    if let Some(asker) = &asker
+        && let Ok(false) = is_alive(engine, asker).await
+    {
+        requests::remove(store, key.clone(), clock.now()).await;
+        return;
+    }
     let answer = match (engine.node_requests.get(&request.kind), engine.services.sealer.unseal(&mut body, &key.id)) {
         (None, _) => NodeAnswer::Unsupported,
         (Some(_), Err(_)) => NodeAnswer::Failed(
@@ -69,7 +75,7 @@ async fn answer(engine: &Arc<Engine>, request: &NodeRequestKey, key: &RowKey) {
             Err(_) => NodeAnswer::Failed("it panicked".into()),
         },
     };
-    let answered = NodeRequest { body: Value::Null, answer: Some(answer) };
+    let answered = NodeRequest { body: Value::Null, asker, answer: Some(answer) };
     let put = || requests::put_node_request(store, key.clone(), &answered, Some(version), clock.now());
     if let Err(error) = retry(put).await {
         // It was withdrawn, or is written already.
@@ -77,8 +83,30 @@ async fn answer(engine: &Arc<Engine>, request: &NodeRequestKey, key: &RowKey) {
     }
 }
 
+/// Whether a node is alive; the store is asked only about one that was not at the last look.
+async fn is_alive(engine: &Engine, node: &str) -> Result<bool, StoreError> {
+    Ok(engine.nodes.was_alive(node) || engine.nodes.is_alive(node).await?)
+}
+
+/// Cancels and removes the requests of askers that are gone, if this node was asked or the node that was asked is gone, too. One whose
+/// asker cannot withdraw it would be worked on, and keep its answer in the store.
+pub(super) async fn drop_orphans(engine: &Arc<Engine>) -> Result<(), StoreError> {
+    let (store, clock) = (&*engine.services.store, &engine.services.clock);
+    for (key, request, asker) in requests::node_requests(store, clock.now()).await? {
+        let Some(asker) = asker else { continue };
+        let is_ours = request.node == *engine.nodes.own_id() || !is_alive(engine, &request.node).await?;
+        if is_ours && !is_alive(engine, &asker).await? {
+            engine.node_requests.cancel(&key.id);
+            requests::remove(store, key, clock.now()).await;
+        }
+    }
+    Ok(())
+}
+
 /// Tries again while the store does not answer.
-async fn retry<T, F: Future<Output = Result<T, StoreError>>>(mut attempt: impl FnMut() -> F) -> Result<T, StoreError> {
+pub(super) async fn retry<T, F: Future<Output = Result<T, StoreError>>>(
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, StoreError> {
     loop {
         match attempt().await {
             Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) => tokio::time::sleep(POLL_INTERVALS.1).await,
@@ -106,9 +134,7 @@ impl ToolHub {
     #[doc(hidden)]
     pub async fn ask_node(&self, node: &str, kind: &'static str, mut body: Value) -> Result<Value, NodeRequestError> {
         let engine = &self.engine;
-        let is_alive =
-            !engine.nodes.is_exclusive() && (engine.nodes.was_alive(node) || engine.nodes.is_alive(node).await?);
-        if !is_alive {
+        if engine.nodes.is_exclusive() || !is_alive(engine, node).await? {
             return Err(NodeRequestError::Gone);
         }
         let (store, key) = (&*engine.services.store, NodeRequestKey::new(node, kind).row());
@@ -116,14 +142,14 @@ impl ToolHub {
         let changed = engine.node_requests.wait(&key.id);
         // Also if its answer is lost: then the row may be there.
         let _withdrawal = Withdrawal { engine, key: key.clone() };
-        let request = NodeRequest { body, answer: None };
+        let request = NodeRequest { body, asker: Some(engine.nodes.own_id().clone()), answer: None };
         match requests::put_node_request(store, key.clone(), &request, None, self.now()).await {
             Ok(()) | Err(StoreError::Unknown(_)) => {}
             Err(error) => return Err(error.into()),
         }
         let (mut delay, longest) = POLL_INTERVALS;
         loop {
-            let _ = tokio::time::timeout(delay, changed.notified()).await;
+            let _ = tokio::time::timeout(delay, changed.changed()).await;
             delay = (2 * delay).min(longest);
             let found = match requests::load_node_request(store, &key, self.now()).await {
                 Ok(found) => found,
@@ -149,7 +175,6 @@ struct Withdrawal<'a> {
 
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
-        self.engine.node_requests.end_wait(&self.key.id);
         let (engine, key) = (self.engine.clone(), self.key.clone());
         self.engine.runtime.spawn(async move {
             requests::remove(&*engine.services.store, key, engine.services.clock.now()).await;

@@ -27,7 +27,6 @@ use crate::{
     execution::Tool,
     offers::{BoundOffer, OfferDiff, OfferWatch},
     registry::{ToolFilter, Tools, Toolset},
-    statuses::StatusKey,
 };
 use toolhub_schema::export;
 use toolhub_types::{
@@ -268,13 +267,8 @@ impl ToolHub {
         thread: &ThreadId,
         toolset: &Toolset,
     ) -> Result<UsableTools, CallError> {
-        let statuses = &self.engine.statuses;
-        let recorded = statuses.count_by_tool();
-        let has_record = |name: &ToolName| {
-            recorded.contains_key(name)
-                && (statuses.facts(&StatusKey::shared(name)).is_some()
-                    || statuses.facts(&StatusKey::thread(name, tenant, thread)).is_some())
-        };
+        let recorded = self.engine.statuses.recorded_tools(ThreadKey::new(tenant, thread));
+        let has_record = |name: &ToolName| recorded.iter().any(|tools| tools.contains(name));
         // Most tools depend on nothing and have no record that concerns the thread. There may be thousands of threads and tools: do
         // not evaluate these tools for each.
         let is_uniform = |tool: &Arc<Tool>| tool.definition.depends_on.is_empty() && !has_record(&tool.definition.name);

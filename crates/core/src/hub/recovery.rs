@@ -83,14 +83,17 @@ pub(super) async fn recover(
     loop {
         match last_scan {
             None => {}
-            Some(ScanResult::RescanSoon) => tokio::time::sleep(RESCAN_DELAY).await,
+            Some(ScanResult::RescanSoon) => pause(RESCAN_DELAY, &mut departures).await,
             Some(ScanResult::Clean) => {
-                let (own, other) = (pin!(journal.recovery_needed.notified()), pin!(next_departure(&mut departures)));
-                match tokio::time::timeout(IDLE_INTERVAL, select(own, other)).await {
-                    Ok(Either::Left(_)) => tokio::time::sleep(RESCAN_DELAY).await,
-                    Ok(Either::Right(_)) => {}
-                    // On each node: a call of its own may be opened long after its opening was given up.
-                    Err(_) => {}
+                let is_own = {
+                    let (own, other) =
+                        (pin!(journal.recovery_needed.notified()), pin!(next_departure(&mut departures)));
+                    let woken = tokio::time::timeout(IDLE_INTERVAL, select(own, other)).await;
+                    // After the interval, on each node: a call of its own may be opened long after its opening was given up.
+                    matches!(woken, Ok(Either::Left(_)))
+                };
+                if is_own {
+                    pause(RESCAN_DELAY, &mut departures).await;
                 }
             }
         }
@@ -99,6 +102,11 @@ pub(super) async fn recover(
         last_scan = Some(recovery.scan(&engine, usize::MAX).await);
         drop(engine);
     }
+}
+
+/// Waits for this time, or until another node has died or left: its calls are taken over at once.
+async fn pause(time: Duration, departures: &mut watch::Receiver<u64>) {
+    let _ = tokio::time::timeout(time, next_departure(departures)).await;
 }
 
 /// Waits until another node has died or left.

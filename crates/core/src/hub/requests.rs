@@ -4,12 +4,17 @@
 //! the rows.
 
 use std::{
+    pin::pin,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use futures_util::StreamExt;
+use futures_util::{
+    StreamExt,
+    future::{Either, select},
+};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::{ToolHub, node_requests};
 use crate::{
@@ -32,15 +37,33 @@ use toolhub_types::{
 pub(super) const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 /// How long an answer is awaited after the call has ended.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
+/// How long a store that does not answer is asked what became of a reported result.
+const STORE_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Acts on requests of other nodes until the hub is dropped.
-pub(super) async fn watch_requests(mut rows: Watcher, hub: Weak<Engine>) {
-    while let Some(change) = rows.next().await {
+/// Acts on requests of other nodes until the hub is dropped. `departures` changes when a node has died or left.
+pub(super) async fn watch_requests(mut rows: Watcher, mut departures: watch::Receiver<u64>, hub: Weak<Engine>) {
+    loop {
+        let change = {
+            let departed = pin!(departures.changed());
+            match select(rows.next(), departed).await {
+                Either::Left((None, _)) | Either::Right((Err(_), _)) => return,
+                Either::Left((Some(change), _)) => Some(change),
+                Either::Right((Ok(()), _)) => None,
+            }
+        };
         let Some(engine) = hub.upgrade() else { return };
         match change {
-            WatchEvent::Row(key, Some(_)) => act(&engine, key).await,
-            WatchEvent::Row(key, None) => engine.node_requests.cancel(&key.id),
-            WatchEvent::Lagged => act_on_all(&engine).await,
+            Some(WatchEvent::Row(key, Some(_))) => act(&engine, key).await,
+            Some(WatchEvent::Row(key, None)) => engine.node_requests.cancel(&key.id),
+            Some(WatchEvent::Lagged) => act_on_all(&engine).await,
+            None => {
+                // On a task of its own: it reads all requests. Those that it misses expire.
+                engine.runtime.clone().spawn(async move {
+                    if let Err(error) = node_requests::drop_orphans(&engine).await {
+                        tracing::debug!(%error, "requests of nodes that are gone not removed");
+                    }
+                });
+            }
         }
     }
 }
@@ -73,6 +96,7 @@ async fn act(engine: &Arc<Engine>, key: RowKey) {
             requests::remove(store, key, now).await;
         }
         RequestKind::Report(call) => {
+            engine.node_requests.notify(&key.id);
             let Some(live) = find(call) else { return };
             match requests::load_report(store, &key, now).await {
                 Ok(Some((report, version))) if report.answer.is_none() => {
@@ -100,11 +124,14 @@ async fn answer_report(
         Ok(()) => ReportAnswer::Accepted,
         Err(ReportError::Early) => ReportAnswer::Early,
         Err(ReportError::NotExternal) => ReportAnswer::NotExternal,
-        Err(_) => ReportAnswer::Late,
+        // It was taken, and the record of the call will say what became of it.
+        Err(ReportError::Store(_)) => return,
+        Err(ReportError::Late | ReportError::NotFound) => ReportAnswer::Late,
     };
     report.answer = Some(answer);
     let store = &*hub.engine.services.store;
-    if let Err(error) = requests::put_report(store, key, &report, Some(version), hub.now()).await {
+    let put = || requests::put_report(store, key.clone(), &report, Some(version), hub.now());
+    if let Err(error) = node_requests::retry(put).await {
         tracing::debug!(%error, "answer to a reported result not written");
     }
 }
@@ -141,7 +168,8 @@ impl ToolHub {
         live.report(result)?;
         live.wait_ended().await;
         // Another node may have considered this one dead and closed the call as interrupted, or may do so yet.
-        match self.call_record(&live.head.tenant, live.head.id).await? {
+        let head = &live.head;
+        match self.retry_read(|| self.call_record_in(&head.tenant, head.thread.as_ref(), head.id)).await? {
             Some(record) if is_interrupted(&record) => Err(ReportError::Late),
             Some(CallRecord { outcome: None, .. }) if !self.has_exclusive_store() => {
                 Err(StoreError::Unavailable("the end of the call could not be stored yet".into()).into())
@@ -150,7 +178,8 @@ impl ToolHub {
         }
     }
 
-    /// Passes a reported result to the node that runs the call, and waits for its answer.
+    /// Passes a reported result to the node that runs the call, and waits for its answer. If the answer is lost, the record of the call says
+    /// what became of the result.
     pub(super) async fn report_elsewhere(
         &self,
         tenant: &Tenant,
@@ -160,32 +189,40 @@ impl ToolHub {
     ) -> Result<(), ReportError> {
         let store = &*self.engine.services.store;
         let key = requests::report_key(partition(tenant, thread, call), call);
-        requests::put_report(store, key.clone(), &ReportRequest::new(result), None, self.now()).await?;
+        let report = ReportRequest::new(result);
+        let changed = self.engine.node_requests.wait(&key.id);
+        self.put_report(&key, &report).await?;
         let (mut delay, longest) = POLL_INTERVALS;
         let mut give_up_at: Option<Instant> = None;
         let answer = loop {
-            tokio::time::sleep(delay).await;
+            let _ = tokio::time::timeout(delay, changed.changed()).await;
             delay = (2 * delay).min(longest);
             // The call may go on here.
             act(&self.engine, key.clone()).await;
-            let record = self.call_record(tenant, call).await?;
-            let answer = match requests::load_report(store, &key, self.now()).await? {
-                // It was deleted with its thread.
-                None => Some(ReportAnswer::Late),
-                Some((report, _)) => report.answer,
-            };
-            if let Some(answer) = answer {
+            // The request first: its answer is written after the end of the call.
+            let found = self.retry_read(|| requests::load_report(store, &key, self.now())).await?;
+            if let Some(answer) = found.as_ref().and_then(|(request, _)| request.answer) {
                 break answer;
             }
-            match record {
-                Some(record) if record.outcome.is_none() => {}
-                Some(record) if is_interrupted(&record) => break ReportAnswer::Late,
-                _ => {
-                    let now = self.engine.services.clock.instant();
-                    if now >= *give_up_at.get_or_insert(now + ANSWER_GRACE) {
-                        break ReportAnswer::Late;
-                    }
+            let record = self.retry_read(|| self.call_record_in(tenant, thread, call)).await?;
+            let Some(record) = record else {
+                // It was deleted with its thread.
+                break ReportAnswer::Late;
+            };
+            let Some(outcome) = record.outcome else {
+                if found.is_none() {
+                    // The store has lost the request.
+                    self.put_report(&key, &report).await?;
                 }
+                continue;
+            };
+            let now = self.engine.services.clock.instant();
+            if found.is_none() || now >= *give_up_at.get_or_insert(now + ANSWER_GRACE) {
+                // The answer was lost.
+                break if report.is_of(&outcome) { ReportAnswer::Accepted } else { ReportAnswer::Late };
+            }
+            if outcome.error_kind() == Some(ErrorKind::Interrupted) {
+                break ReportAnswer::Late;
             }
         };
         requests::remove(store, key, self.now()).await;
@@ -194,6 +231,45 @@ impl ToolHub {
             ReportAnswer::Late => Err(ReportError::Late),
             ReportAnswer::Early => Err(ReportError::Early),
             ReportAnswer::NotExternal => Err(ReportError::NotExternal),
+        }
+    }
+
+    /// Writes the request about a reported result; again if the answer was lost and the store does not have it.
+    async fn put_report(&self, key: &RowKey, report: &ReportRequest) -> Result<(), StoreError> {
+        let Services { store, clock, .. } = &*self.engine.services;
+        let (give_up_at, mut may_be_written) = (clock.instant() + STORE_PATIENCE, false);
+        loop {
+            let error = match requests::put_report(&**store, key.clone(), report, None, clock.now()).await {
+                Ok(()) => return Ok(()),
+                Err(StoreError::Conflict { .. }) if may_be_written => return Ok(()),
+                Err(error) => error,
+            };
+            may_be_written |= matches!(error, StoreError::Unknown(_));
+            // Unless it may be written, nothing was asked.
+            if !may_be_written || clock.instant() >= give_up_at {
+                return Err(error);
+            }
+            if let Ok(true) = requests::exists(&**store, key, clock.now()).await {
+                return Ok(());
+            }
+            tokio::time::sleep(POLL_INTERVALS.1).await;
+        }
+    }
+
+    /// Asks the store until it answers, but not for long.
+    async fn retry_read<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<T, StoreError> {
+        let clock = &self.engine.services.clock;
+        let give_up_at = clock.instant() + STORE_PATIENCE;
+        loop {
+            match ask().await {
+                Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) if clock.instant() < give_up_at => {
+                    tokio::time::sleep(POLL_INTERVALS.1).await;
+                }
+                answer => return answer,
+            }
         }
     }
 }

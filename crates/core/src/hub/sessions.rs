@@ -1,7 +1,8 @@
 //! Session expiry: removes the state and closes the instances of sessions that timed out.
 //!
 //! In: the expired sessions of the state manager. Out: threads without session state. Readers never see an expired session,
-//! whether or not this task has run.
+//! whether or not this task has run. Each node ends the sessions that it has used, because it may have instances of them; the one that
+//! does the maintenance looks for all others in the store.
 
 use std::{
     sync::{Arc, Weak},
@@ -25,7 +26,9 @@ pub(super) async fn run_expiry(hub: Weak<Engine>, interval: Duration) {
         let _ = tokio::time::timeout(interval, state.wait_session_cleanup()).await;
         let Some(engine) = hub.upgrade() else { return };
         // If the store does not answer, the next iteration tries again.
-        if let Ok(ended) = state.find_ended_sessions().await {
+        // A store of states beside the hub's may be one that no other node has.
+        let scans = engine.nodes.is_maintainer() || !state.store_router().non_hub_stores().is_empty();
+        if let Ok(ended) = state.find_ended_sessions(scans).await {
             futures_util::stream::iter(ended)
                 .for_each_concurrent(CONCURRENCY, |owner| expire_session(&engine, owner))
                 .await;

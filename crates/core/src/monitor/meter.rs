@@ -98,6 +98,11 @@ impl Meter {
         polls.filter(|(_, polls)| polls & u64::from(u32::MAX) != 0)
     }
 
+    /// A number that has changed if a call began, went on or ended since it was read; the count of its end may follow a moment later.
+    pub(crate) fn activity(&self) -> u64 {
+        self.shards().map(MeterShard::activity).fold(0, u64::wrapping_add)
+    }
+
     /// How many calls ever reached the tool, each counted once whatever its number of attempts.
     pub(crate) fn calls(&self) -> u64 {
         self.in_flight() + self.shards().map(MeterShard::ended_count).sum::<u64>()
@@ -151,7 +156,7 @@ impl Meter {
     }
 
     /// How many calls are executing now.
-    fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         // `finished` is read first, and seeing a finish implies seeing its start (`Release` in the drop): otherwise a
         // call that starts and finishes in between would count as finished only.
         let finished: u64 = self.shards().map(|shard| shard.finished.load(Acquire)).sum();
@@ -231,6 +236,11 @@ impl MeterShard {
     fn failed_histograms(&self) -> impl Iterator<Item = (usize, &Histogram)> {
         let kinds = self.failed.get().into_iter().flatten().enumerate();
         kinds.filter_map(|(kind, histogram)| Some((kind, &**histogram.get()?)))
+    }
+
+    fn activity(&self) -> u64 {
+        let counters = [&self.polls, &self.started, &self.finished, &self.cache_hits].into_iter().chain(&self.refusals);
+        counters.map(|counter| counter.load(Relaxed)).fold(0, u64::wrapping_add)
     }
 
     /// How many calls ended.

@@ -51,6 +51,14 @@ pub(super) struct NodeRecord {
     pub(super) started_at: Timestamp,
     #[serde(default)]
     pub(super) layouts: NodeLayouts,
+    /// How long it may be silent before it is dead, as it was configured; the others wait at least that long.
+    #[serde(
+        rename = "timeoutMs",
+        skip_serializing_if = "Option::is_none",
+        default,
+        with = "toolhub_types::millis::option"
+    )]
+    pub(super) timeout: Option<Duration>,
 }
 
 /// Generations of the layouts of all records; see `compatibility.rs`.
@@ -125,11 +133,12 @@ impl NodeRecord {
             config_digest: None,
             started_at: Timestamp::default(),
             layouts: NodeLayouts { read: RECORD_LAYOUTS + 1, written: RECORD_LAYOUTS + 1 },
+            timeout: None,
         }
     }
 
     pub(super) fn status(&self, state: NodeState, since_renewal: Duration, is_self: bool) -> NodeStatus {
-        let Self { id, name, address, version, config_digest, started_at, layouts } = self.clone();
+        let Self { id, name, address, version, config_digest, started_at, layouts, timeout: _ } = self.clone();
         let is_maintainer = false;
         NodeStatus {
             id,

@@ -47,7 +47,7 @@ pub(super) struct Changes {
 }
 
 impl Sightings {
-    /// Nodes renew their row every `interval`, and are dead after `timeout` without.
+    /// This node renews its row every `interval`. Others are dead after `timeout` without a renewal, or after their own if that is longer.
     pub(super) fn new(timeout: Duration, interval: Duration) -> Self {
         Self { timeout, interval, nodes: HashMap::new(), looked_at: None, dead: Vec::new() }
     }
@@ -66,7 +66,7 @@ impl Sightings {
                 Some(seen) if seen.version == version => Sighting { silent: seen.silent + watched, ..seen },
                 _ => Sighting { record, version, renewed_at: at, silent: Duration::ZERO, is_reported: false },
             };
-            if sighting.silent >= self.timeout {
+            if self.is_dead(&sighting) {
                 changes.dead.push((sighting.record.clone(), version));
                 changes.has_departures |= !std::mem::replace(&mut sighting.is_reported, true);
             }
@@ -74,8 +74,9 @@ impl Sightings {
         }
         changes.has_departures |= before.values().any(|gone| !gone.is_reported);
         // One that was silent for long has died, and another node was the first to see it; the others have left.
-        let died = before.into_values().filter(|gone| gone.silent >= 2 * self.interval);
-        self.dead.extend(died.map(|gone| (gone.record, gone.renewed_at)));
+        let died = before.into_values().filter(|gone| gone.silent >= 2 * self.timeout_of(&gone.record) / 3);
+        let died: Vec<_> = died.map(|gone| (gone.record, gone.renewed_at)).collect();
+        self.dead.extend(died);
         self.dead.retain(|(_, renewed_at)| at.saturating_duration_since(*renewed_at) < LISTING_TIME);
         let excess = self.dead.len().saturating_sub(MAX_LISTED_DEAD);
         self.dead.drain(..excess);
@@ -84,23 +85,32 @@ impl Sightings {
 
     /// Whether the node had a row at the last look, and it was renewed in time.
     pub(super) fn is_alive(&self, id: &str) -> bool {
-        self.nodes.get(id).is_some_and(|seen| seen.silent < self.timeout)
+        self.nodes.get(id).is_some_and(|seen| !self.is_dead(seen))
     }
 
     /// The other nodes that were alive at the last look.
     pub(super) fn alive(&self) -> impl Iterator<Item = &NodeRecord> {
-        self.nodes.values().filter(|seen| seen.silent < self.timeout).map(|seen| &seen.record)
+        self.nodes.values().filter(|seen| !self.is_dead(seen)).map(|seen| &seen.record)
     }
 
     /// All nodes, and those that died lately.
     pub(super) fn list(&self, now: Instant) -> Vec<NodeStatus> {
         let age = |renewed_at: Instant| now.saturating_duration_since(renewed_at);
         let known = self.nodes.values().map(|seen| {
-            let state = if seen.silent < self.timeout { NodeState::Alive } else { NodeState::Dead };
+            let state = if self.is_dead(seen) { NodeState::Dead } else { NodeState::Alive };
             seen.record.status(state, age(seen.renewed_at), false)
         });
         let dead = self.dead.iter().filter(|(record, _)| !self.nodes.contains_key(&record.id));
         known.chain(dead.map(|(record, at)| record.status(NodeState::Dead, age(*at), false))).collect()
+    }
+
+    /// How long a node may be silent. One that announces no timeout has the same as this one.
+    fn timeout_of(&self, record: &NodeRecord) -> Duration {
+        record.timeout.map_or(self.timeout, |announced| announced.max(self.timeout))
+    }
+
+    fn is_dead(&self, seen: &Sighting) -> bool {
+        seen.silent >= self.timeout_of(&seen.record)
     }
 }
 
@@ -118,6 +128,7 @@ mod tests {
             config_digest: None,
             started_at: Timestamp::default(),
             layouts: super::super::record::NodeLayouts::default(),
+            timeout: None,
         };
         let version = version.map(|number| (record("n1"), RowVersion { number, stamp: number }));
         version.into_iter().collect()

@@ -12,7 +12,7 @@ use crate::{
     execution::{CallEnvelope, CallSlot},
     scheduler::{
         FairnessKey, QueueFull, QueueLimit, RETRY_AFTER, RateExceeded, RatePermit, Reservation, SharedPermit,
-        SharedRates, SharedRefusal, SlotOrWaiter, SlotWaiter, Subject, ToolRuntime,
+        SharedRates, SlotOrWaiter, SlotWaiter, Subject, ToolRuntime,
     },
     services::Services,
 };
@@ -20,7 +20,6 @@ use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     error::{CallError, ErrorKind},
     outcome::Status,
-    policy::RateLimit,
 };
 
 /// A rate permit that is not spent yet. If the call ends before its tool starts, even because the caller dropped it,
@@ -81,7 +80,7 @@ pub(super) fn admit(services: &Services, allowed: Allowed) -> Result<Placement<'
     {
         return Ok(Placement::Pending(Box::pin(admit_shared(services, rates, envelope))));
     }
-    let (rate_wait, rate_permit) = reserve_rate(services, &envelope, &envelope.tool.limits.rate_limits)?;
+    let (rate_wait, rate_permit) = reserve_rate(services, &envelope)?;
     let waiter = if rate_wait.is_zero() {
         match acquire_slot(services, &envelope) {
             Ok(CallSlotOrWaiter::Run(slot)) => {
@@ -102,7 +101,7 @@ async fn admit_shared(
     rates: &Arc<SharedRates>,
     envelope: CallEnvelope,
 ) -> Result<Placed, CallError> {
-    let (rate_wait, rate_permit) = reserve_shared_rate(services, rates, &envelope).await?;
+    let (rate_wait, rate_permit) = reserve_shared_rate(rates, &envelope).await?;
     if !rate_wait.is_zero() {
         return wait_for_turn(services, envelope, rate_permit, Err(rate_wait)).await;
     }
@@ -114,7 +113,6 @@ async fn admit_shared(
 }
 
 async fn reserve_shared_rate(
-    services: &Services,
     rates: &Arc<SharedRates>,
     envelope: &CallEnvelope,
 ) -> Result<(Duration, RefundOnDrop), CallError> {
@@ -129,13 +127,9 @@ async fn reserve_shared_rate(
             }
             Ok((wait, RefundOnDrop(Some(HeldPermit::Shared(rates.clone(), permit)))))
         }
-        Err(SharedRefusal::Exceeded(excess)) => {
+        Err(excess) => {
             tool.runtime.meter.record_rate_limited();
             Err(rate_limited(envelope, &excess))
-        }
-        Err(SharedRefusal::StoreAway(error)) => {
-            tracing::debug!(%error, tool = %tool.definition.name, "the store did not answer about a rate limit; going by the share of this node");
-            reserve_rate(services, envelope, &rates.share_of_node(limits))
         }
     }
 }
@@ -173,12 +167,9 @@ pub(super) async fn reacquire_slot(
     }
 }
 
-fn reserve_rate(
-    services: &Services,
-    envelope: &CallEnvelope,
-    limits: &[RateLimit],
-) -> Result<(Duration, RefundOnDrop), CallError> {
+fn reserve_rate(services: &Services, envelope: &CallEnvelope) -> Result<(Duration, RefundOnDrop), CallError> {
     let CallEnvelope { call, tool, .. } = envelope;
+    let limits = &tool.limits.rate_limits;
     if limits.is_empty() {
         return Ok((Duration::ZERO, RefundOnDrop(None)));
     }

@@ -20,9 +20,17 @@ pub(super) fn report(ticket: Ticket<'_>, outcome: &Outcome) {
 
 pub(super) fn emit_outcome(ticket: &Ticket<'_>, outcome: &Outcome) {
     log_failure(outcome);
+    if let Some(error) = outcome.error.as_ref().filter(|_| is_refusal(outcome)) {
+        ticket.services().refusals.add(ticket.head(), error, outcome.ended_at);
+    }
     if ticket.services().events.has_subscribers() && !ticket.is_duplicate(outcome) {
         emit_end(ticket.services(), ticket.tenant(), (ticket.id(), ticket.run(), ticket.executed_tool()), outcome);
     }
+}
+
+/// Whether the call did not reach its tool for another reason than its caller's wish.
+fn is_refusal(outcome: &Outcome) -> bool {
+    outcome.status == Status::Error && outcome.attempts == 0 && !outcome.replayed
 }
 
 /// Logs a call whose tool ran and failed. Refused calls are answers to their callers, and cancelled ones their wish.

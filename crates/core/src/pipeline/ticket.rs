@@ -108,6 +108,10 @@ impl<'a> Ticket<'a> {
         }
     }
 
+    pub(super) fn head(&self) -> &CallHead {
+        &self.head
+    }
+
     pub(super) fn id(&self) -> CallId {
         self.head.id
     }

@@ -62,12 +62,9 @@ impl NodeRequestHandlers {
     }
 
     /// Begins to wait for the answer to a request of this node.
-    pub(crate) fn wait(&self, id: &SmolStr) -> Arc<Notify> {
-        lock(&self.waiting).entry(id.clone()).or_default().clone()
-    }
-
-    pub(crate) fn end_wait(&self, id: &str) {
-        lock(&self.waiting).remove(id);
+    pub(crate) fn wait(&self, id: &SmolStr) -> AnswerWait<'_> {
+        let changed = lock(&self.waiting).entry(id.clone()).or_default().clone();
+        AnswerWait { handlers: self, id: id.clone(), changed }
     }
 
     /// Wakes the task that waits for the answer to a request.
@@ -75,6 +72,26 @@ impl NodeRequestHandlers {
         if let Some(waiting) = lock(&self.waiting).get(id) {
             waiting.notify_one();
         }
+    }
+}
+
+/// Waits for the answer to a request until it is dropped.
+pub(crate) struct AnswerWait<'a> {
+    handlers: &'a NodeRequestHandlers,
+    id: SmolStr,
+    changed: Arc<Notify>,
+}
+
+impl AnswerWait<'_> {
+    /// Waits until the row of the request has changed.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+impl Drop for AnswerWait<'_> {
+    fn drop(&mut self) {
+        lock(&self.handlers.waiting).remove(&self.id);
     }
 }
 

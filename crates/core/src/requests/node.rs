@@ -6,9 +6,13 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::{LAYOUT, TTL, commit, load};
 use toolhub_storage::backend::{
-    Backend, Change, Expect, Partition, PartitionKind, RowKey, RowVersion, StoreError, Table, decode, encode,
+    Backend, Change, Expect, Partition, PartitionKind, RowKey, RowVersion, Scan, Scope, StoreError, Table, decode,
+    encode, read_all,
 };
 use toolhub_types::{ids::Tenant, timestamp::Timestamp};
+
+/// What the ids of all these rows begin with.
+const PREFIX: &str = "node/";
 
 /// The row of a request: `node/{node}/{kind}/{number}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +27,9 @@ pub(crate) struct NodeRequestKey {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeRequest {
     pub(crate) body: Value,
+    /// The node that asks; `None` from one of a version that does not say so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) asker: Option<SmolStr>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) answer: Option<NodeAnswer>,
 }
@@ -45,20 +52,19 @@ impl NodeRequestKey {
     }
 
     pub(crate) fn parse(key: &RowKey) -> Option<Self> {
-        let mut parts = key.id.strip_prefix("node/")?.splitn(3, '/').map(SmolStr::from);
+        let mut parts = key.id.strip_prefix(PREFIX)?.splitn(3, '/').map(SmolStr::from);
         Some(Self { node: parts.next()?, kind: parts.next()?, number: parts.next()? })
     }
 
     pub(crate) fn row(&self) -> RowKey {
-        let partition = Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes };
         let id = format_smolstr!("{}{}/{}", node_prefix(&self.node), self.kind, self.number);
-        RowKey { partition, table: Table::Requests, id }
+        RowKey { partition: partition(), table: Table::Requests, id }
     }
 }
 
 /// What the ids of the requests to a node begin with.
 pub(crate) fn node_prefix(node: &str) -> String {
-    format!("node/{node}/")
+    format!("{PREFIX}{node}/")
 }
 
 /// Writes a request, or the answer to it.
@@ -81,4 +87,22 @@ pub(crate) async fn load_node_request(
     now: Timestamp,
 ) -> Result<Option<(NodeRequest, RowVersion)>, StoreError> {
     load(store, key, now).await?.map(|row| decode(key.table, &key.id, LAYOUT, &row)).transpose()
+}
+
+/// All requests to nodes that no asker has withdrawn yet: their keys, the nodes asked, and the askers.
+pub(crate) async fn node_requests(
+    store: &dyn Backend,
+    now: Timestamp,
+) -> Result<Vec<(RowKey, NodeRequestKey, Option<SmolStr>)>, StoreError> {
+    let rows = read_all(store, Scan::new(Table::Requests, Scope::Partition(partition())).prefix(PREFIX), now).await?;
+    let requests = rows.into_iter().filter_map(|(key, row)| {
+        let request = NodeRequestKey::parse(&key)?;
+        let (NodeRequest { asker, .. }, _) = decode(key.table, &key.id, LAYOUT, &row).ok()?;
+        Some((key, request, asker))
+    });
+    Ok(requests.collect())
+}
+
+fn partition() -> Partition {
+    Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{StatusKey, Statuses};
-use toolhub_storage::backend::StoreError;
+use toolhub_storage::backend::{RowVersion, StoreError};
 use toolhub_types::{
     status::{self, StatusEvent, StatusRecord, StatusSettings},
     timestamp::Timestamp,
@@ -29,11 +29,72 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The events that the store has not taken yet.
 #[derive(Default)]
 pub(super) struct LocalEvents {
-    by_record: Mutex<HashMap<StatusKey, VecDeque<(StatusEvent, Timestamp)>>>,
+    by_record: Mutex<HashMap<StatusKey, RecordEvents>>,
     /// Whether any record has local events. Beside the lock, because every view of a tool asks.
     is_used: AtomicBool,
     /// Held while events are applied to stored records.
     flush_lock: tokio::sync::Mutex<()>,
+}
+
+/// The events of one record, and the writes of them that the store has not answered.
+#[derive(Default)]
+struct RecordEvents {
+    events: VecDeque<(StatusEvent, Timestamp)>,
+    /// The number of the first event, among all that the record ever had.
+    first: u64,
+    in_doubt: Vec<WriteInDoubt>,
+}
+
+/// A write of the first events of a record that the store may have applied.
+struct WriteInDoubt {
+    /// The number after that of its last event.
+    until: u64,
+    stamp: u64,
+    /// The version that it replaces.
+    replaces: Option<RowVersion>,
+}
+
+impl RecordEvents {
+    fn until(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    fn push(&mut self, event: (StatusEvent, Timestamp)) {
+        if self.events.len() == MAX_EVENTS {
+            self.remove_until(self.first + 1);
+        }
+        self.events.push_back(event);
+    }
+
+    fn remove_until(&mut self, until: u64) {
+        while self.first < until && self.events.pop_front().is_some() {
+            self.first += 1;
+        }
+    }
+
+    /// Removes what writes in doubt have applied, as the version of the stored record shows.
+    fn settle(&mut self, stored: Option<RowVersion>) {
+        let Some(stored) = stored else { return };
+        let applied = self.in_doubt.iter().filter(|write| write.may_be_in(stored)).map(|write| write.until).max();
+        if let Some(until) = applied {
+            self.remove_until(until);
+            self.in_doubt.clear();
+        }
+        // Another node has written the version that they would have written.
+        self.in_doubt.retain(|write| stored.number < write.number());
+    }
+}
+
+impl WriteInDoubt {
+    /// The number of the version that it writes.
+    fn number(&self) -> u64 {
+        self.replaces.map_or(1, |replaced| replaced.number + 1)
+    }
+
+    /// Whether a record of this version has the events, or may have them: it is better to forget an event than to count it twice.
+    fn may_be_in(&self, stored: RowVersion) -> bool {
+        stored.stamp == self.stamp || stored.number > self.number()
+    }
 }
 
 impl LocalEvents {
@@ -45,11 +106,17 @@ impl LocalEvents {
         self.is_used.load(Ordering::Acquire) && self.lock().contains_key(key)
     }
 
-    fn of(&self, key: &StatusKey) -> Option<Vec<(StatusEvent, Timestamp)>> {
+    /// The events that a stored record of this version does not have, and the number after that of the last one.
+    fn missing_in(&self, key: &StatusKey, stored: Option<RowVersion>) -> Option<(Vec<(StatusEvent, Timestamp)>, u64)> {
         if !self.is_used.load(Ordering::Acquire) {
             return None;
         }
-        self.lock().get(key).map(|events| events.iter().cloned().collect())
+        let mut records = self.lock();
+        let record = records.get_mut(key)?;
+        record.settle(stored);
+        let missing = (record.events.iter().cloned().collect(), record.until());
+        self.remove_empty(&mut records, key);
+        Some(missing)
     }
 
     pub(super) fn forget(&self, key: &StatusKey) {
@@ -61,18 +128,37 @@ impl LocalEvents {
     }
 
     /// Removes the first events of a record, which the store has.
-    fn remove(&self, key: &StatusKey, count: usize) {
+    fn remove_until(&self, key: &StatusKey, until: u64) {
         let mut records = self.lock();
-        if let Some(events) = records.get_mut(key) {
-            events.drain(..count.min(events.len()));
-            if events.is_empty() {
-                records.remove(key);
-            }
+        if let Some(record) = records.get_mut(key) {
+            record.remove_until(until);
+            record.in_doubt.clear();
+        }
+        self.remove_empty(&mut records, key);
+    }
+
+    /// Notes that the store may have the first events of a record.
+    fn note_in_doubt(&self, key: &StatusKey, write: WriteInDoubt) {
+        if let Some(record) = self.lock().get_mut(key) {
+            record.in_doubt.push(write);
+        }
+    }
+
+    /// Notes that the store has not applied a write.
+    fn note_failed(&self, key: &StatusKey, stamp: u64) {
+        if let Some(record) = self.lock().get_mut(key) {
+            record.in_doubt.retain(|write| write.stamp != stamp);
+        }
+    }
+
+    fn remove_empty(&self, records: &mut HashMap<StatusKey, RecordEvents>, key: &StatusKey) {
+        if records.get(key).is_some_and(|record| record.events.is_empty()) {
+            records.remove(key);
         }
         self.is_used.store(!records.is_empty(), Ordering::Release);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<StatusKey, VecDeque<(StatusEvent, Timestamp)>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<StatusKey, RecordEvents>> {
         self.by_record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,6 +191,8 @@ impl Statuses {
             // Events are applied in their order.
             true => match self.flush_local(key).await {
                 Ok(()) => self.apply_stored(key, event).await,
+                // This event was not sent.
+                Err(StoreError::Unknown(reason)) => Err(StoreError::Unavailable(reason)),
                 Err(error) => Err(error),
             },
             false => self.apply_stored(key, event).await,
@@ -117,11 +205,15 @@ impl Statuses {
         }
     }
 
-    /// A stored record with what counts on this node besides.
-    pub(super) fn with_local_events(&self, key: &StatusKey, stored: Arc<StatusRecord>) -> Arc<StatusRecord> {
-        match self.local_events.of(key) {
+    /// A stored record of this version with what counts on this node besides.
+    pub(super) fn with_local_events(
+        &self,
+        key: &StatusKey,
+        (stored, row_version): (Arc<StatusRecord>, RowVersion),
+    ) -> Arc<StatusRecord> {
+        match self.local_events.missing_in(key, Some(row_version)) {
             None => stored,
-            Some(events) => Arc::new(apply_all(&stored, &events, &self.settings())),
+            Some((events, _)) => Arc::new(apply_all(&stored, &events, &self.settings())),
         }
     }
 
@@ -139,11 +231,7 @@ impl Statuses {
             return facts;
         }
         let is_first = records.is_empty();
-        let events = records.entry(key.clone()).or_default();
-        if events.len() == MAX_EVENTS {
-            events.pop_front();
-        }
-        events.push_back((event.clone(), now));
+        records.entry(key.clone()).or_default().push((event.clone(), now));
         self.local_events.is_used.store(true, Ordering::Release);
         let next = Arc::new(next);
         self.cache.put_local(key.clone(), next.clone());
@@ -180,22 +268,33 @@ impl Statuses {
     /// Applies the local events of a record to the stored one.
     async fn flush_local(self: &Arc<Self>, key: &StatusKey) -> Result<(), StoreError> {
         let _one_at_a_time = self.local_events.flush_lock.lock().await;
-        while let Some(events) = self.local_events.of(key) {
+        while self.is_local(key) {
             let (now, settings) = (self.clock.now(), self.settings());
             let (stored, row_version) = self.load(key, now).await?;
+            let (events, until) = self.local_events.missing_in(key, row_version).unwrap_or_default();
             let next = apply_all(&stored, &events, &settings);
             let (next, row_version) = match next == *stored {
                 true => (stored, row_version),
                 false => {
                     let next = Arc::new(next);
-                    match self.write(key, (&stored, &next), row_version, now).await {
+                    let batch = Self::batch(key, (&stored, &next), row_version)?;
+                    let stamp = batch.stamp;
+                    // Before the write: its notification may arrive before its answer.
+                    self.local_events.note_in_doubt(key, WriteInDoubt { until, stamp, replaces: row_version });
+                    match self.commit(batch, now).await {
                         Ok(row_version) => (next, Some(row_version)),
-                        Err(StoreError::Conflict { .. }) => continue,
-                        Err(error) => return Err(error),
+                        Err(error @ StoreError::Unknown(_)) => return Err(error),
+                        Err(error) => {
+                            self.local_events.note_failed(key, stamp);
+                            if let StoreError::Conflict { .. } = error {
+                                continue;
+                            }
+                            return Err(error);
+                        }
                     }
                 }
             };
-            self.local_events.remove(key, events.len());
+            self.local_events.remove_until(key, until);
             if !self.is_local(key) {
                 self.cache.replace_local(key, next, row_version);
                 self.emit_and_schedule(key.clone());

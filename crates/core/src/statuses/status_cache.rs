@@ -4,7 +4,7 @@
 //! status, and the time of the next recheck. Does not read the store.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -69,8 +69,8 @@ pub(crate) struct StatusCache {
     records: Sharded<HashMap<StatusKey, Record>>,
     /// Number of records. Every call reads it, without a lock.
     len: AtomicUsize,
-    /// Number of records of each tool that has one. Changed while the shard of the record is locked.
-    by_tool: Mutex<Arc<HashMap<ToolName, usize>>>,
+    /// The tools with a shared record, and those with one of each thread. Changed while the shard of the record is locked.
+    tools_by_owner: Mutex<HashMap<Option<ThreadKey>, Arc<BTreeSet<ToolName>>>>,
     /// The number of changes of records so far.
     changes: AtomicU64,
 }
@@ -119,13 +119,14 @@ impl StatusCache {
         Some((record.facts.clone(), due))
     }
 
-    /// The number of records of each tool that has one, shared or of a thread.
-    pub(crate) fn count_by_tool(&self) -> Arc<HashMap<ToolName, usize>> {
-        self.lock_by_tool().clone()
+    /// The tools that have a shared record, and those that have one of this thread.
+    pub(crate) fn recorded_tools(&self, owner: ThreadKey) -> [Arc<BTreeSet<ToolName>>; 2] {
+        let tools = self.lock_tools();
+        [None, Some(owner)].map(|owner| tools.get(&owner).cloned().unwrap_or_default())
     }
 
-    fn lock_by_tool(&self) -> MutexGuard<'_, Arc<HashMap<ToolName, usize>>> {
-        self.by_tool.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_tools(&self) -> MutexGuard<'_, HashMap<Option<ThreadKey>, Arc<BTreeSet<ToolName>>>> {
+        self.tools_by_owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The keys of all records.
@@ -193,10 +194,10 @@ impl StatusCache {
         key: StatusKey,
         facts: &Arc<StatusRecord>,
     ) -> &'a mut Record {
-        let tool = key.tool.clone();
+        let StatusKey { tool, thread } = key.clone();
         records.entry(key).or_insert_with(|| {
             self.len.fetch_add(1, Ordering::Release);
-            *Arc::make_mut(&mut self.lock_by_tool()).entry(tool).or_default() += 1;
+            Arc::make_mut(self.lock_tools().entry(thread).or_default()).insert(tool);
             let (row_version, last_emitted) = (None, ToolStatus::Available);
             Record { facts: facts.clone(), row_version, changed_at: 0, last_emitted, recheck_at: None }
         })
@@ -230,12 +231,12 @@ impl StatusCache {
             Some(_) => records.remove(key),
         };
         self.len.fetch_sub(1, Ordering::Release);
-        let mut by_tool = self.lock_by_tool();
-        let by_tool = Arc::make_mut(&mut by_tool);
-        if let Some(count) = by_tool.get_mut(&key.tool) {
-            *count -= 1;
-            if *count == 0 {
-                by_tool.remove(&key.tool);
+        let mut tools_by_owner = self.lock_tools();
+        if let Some(tools) = tools_by_owner.get_mut(&key.thread) {
+            let tools = Arc::make_mut(tools);
+            tools.remove(&key.tool);
+            if tools.is_empty() {
+                tools_by_owner.remove(&key.thread);
             }
         }
         true

@@ -38,7 +38,7 @@ impl Statuses {
         (facts, row_version): (Arc<StatusRecord>, RowVersion),
         requested: CacheTime,
     ) {
-        let facts = self.with_local_events(&key, facts);
+        let facts = self.with_local_events(&key, (facts, row_version));
         self.cache.put(key.clone(), facts, row_version, requested);
         if let Some(facts) = self.facts(&key) {
             self.cache.set_emitted(&key, self.reading(&facts).status);
@@ -53,7 +53,7 @@ impl Statuses {
         (facts, row_version): (Arc<StatusRecord>, RowVersion),
         requested: CacheTime,
     ) {
-        let facts = self.with_local_events(&key, facts);
+        let facts = self.with_local_events(&key, (facts, row_version));
         self.cache.put(key.clone(), facts, row_version, requested);
         self.emit_and_schedule(key);
         self.notify_changed();

@@ -22,7 +22,7 @@ use toolhub_core::{
 };
 
 use client_call::ClientCall;
-pub(super) use pause::{Pause, answer_other_nodes};
+pub(super) use pause::Pause;
 use pause::{Resumed, suspend};
 pub(super) use tasks::InteractiveTasks;
 use thread::take_thread_argument;
@@ -55,9 +55,15 @@ pub(super) struct Calls {
     pub(super) tools: Arc<ToolList>,
     /// After this time a call of a client that declared tasks becomes one.
     pub(super) task_after: Duration,
-    pub(super) tasks: InteractiveTasks,
+    pub(super) tasks: Arc<InteractiveTasks>,
     /// Ends forms that are open.
     pub(super) stopping: CancellationToken,
+}
+
+/// Lets other nodes go on with the calls and tasks that wait here.
+pub(super) fn answer_other_nodes(hub: &ToolHub, suspended: &Arc<SuspendedCalls>, tasks: &Arc<InteractiveTasks>) {
+    pause::answer_other_nodes(hub, suspended);
+    tasks::answer_other_nodes(hub, tasks);
 }
 
 impl Calls {
@@ -108,7 +114,7 @@ impl Calls {
         };
         let answers = params.input_responses.unwrap_or_default();
         match params.request_state {
-            Some(state) if Sealer::is_token(&state) => {
+            Some(state) if Sealer::is_token(&state) && !self.suspended.is_state(&state) => {
                 let form = answers.get(FORM_KEY).cloned().unwrap_or_default();
                 match Box::pin(self.decide_sealed(&state, &mut call, &form)).await? {
                     Decision::Decided => self.make(&mut call).await,

@@ -69,15 +69,16 @@ impl HubServer {
     pub(super) fn new(hub: &ToolHub, audit: &Arc<Audit>, settings: &Settings, stopping: &CancellationToken) -> Self {
         let forms = ApprovalForms { hub: hub.clone(), audit: audit.clone(), mode: settings.mcp.approval };
         let tools = Arc::new(ToolList::new(hub));
-        let suspended = SuspendedCalls::new(hub.node_id(), stopping);
-        call::answer_other_nodes(hub, &suspended);
+        let suspended = SuspendedCalls::new(hub, stopping);
+        let tasks = Arc::<InteractiveTasks>::default();
+        call::answer_other_nodes(hub, &suspended, &tasks);
         let calls = Calls {
             hub: hub.clone(),
             suspended,
             forms,
             tools: tools.clone(),
             task_after: settings.mcp.task_after,
-            tasks: InteractiveTasks::default(),
+            tasks,
             stopping: stopping.clone(),
         };
         Self(Arc::new(Inner {

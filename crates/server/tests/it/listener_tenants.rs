@@ -71,6 +71,8 @@ async fn two_tenants() -> TwoTenants {
     let call = |tool: &'static str| hub.call(tool, arguments.clone()).tenant(a.clone()).thread("t-a");
     let ended = call("cart").await;
     assert!(ended.error.is_none(), "{ended:?}");
+    let refused = hub.call(CANARY, json!({})).tenant(a.clone()).await;
+    assert!(refused.error.is_some());
     let long = call("long").await;
     let pointed = |piece: &Content| if let Content::Artifact { id, .. } = piece { Some(id.to_string()) } else { None };
     let artifact = long.content.iter().find_map(pointed).expect("an artifact");

@@ -13,6 +13,7 @@ mod api_mcp_servers;
 mod api_metrics;
 mod api_openapi;
 mod api_refusals;
+mod api_series;
 mod api_tools;
 mod api_validation;
 mod listener_audit;

@@ -284,6 +284,7 @@ async fn a_suspended_call_goes_on_whichever_node_gets_the_answers() {
     };
     let ((hub, here), (_other, there)) = (node().await, node().await);
     let asked = here.call("ask", json!({})).await;
+    assert!(!asked["requestState"].as_str().unwrap().contains(hub.node_id()), "clients do not learn which node it is");
     let mut altered = answered(&asked, "Eve");
     altered["arguments"] = json!({"a": 1});
     let error = there.error("tools/call", altered).await;

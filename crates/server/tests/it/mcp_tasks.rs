@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use axum::Router;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use toolhub_core::{CallContext, InputKind, InputRequest, ToolError, dynamic, dynamic_stateful, ids::Tenant};
+use toolhub_core::{
+    CallContext, InputKind, InputRequest, ToolError, ToolHub, backend::Memory, dynamic, dynamic_stateful, ids::Tenant,
+};
 use toolhub_server::{KeySetting, Scope, Server};
 
 use crate::{
@@ -179,6 +181,41 @@ async fn a_task_says_when_its_status_changed() {
     ann.result("tasks/update", json!({"taskId": order["taskId"], "inputResponses": {"approval": approval}})).await;
     let done = until(&ann, &order, "completed").await;
     assert!(done["lastUpdatedAt"].as_str() > order["lastUpdatedAt"].as_str(), "{done}");
+}
+
+#[tokio::test]
+async fn a_task_is_asked_and_answered_on_whichever_node_its_client_is() {
+    let store = Arc::new(Memory::default());
+    let (ann, key) = make_key("ann", "a", &ALL);
+    let node = async || {
+        let hub = ToolHub::builder().shared_store(store.clone()).build().await.unwrap();
+        let ask = dynamic("ask", json!({"type": "object"}), |_: Value, context: CallContext| async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            ask_name(&context, "who").await
+        });
+        hub.register(ask).unwrap();
+        let mut settings = settings_with_keys(vec![ann.clone()]);
+        settings.mcp.task_after = SOON;
+        let router = Server::new(hub.clone(), store.clone(), settings).router();
+        (hub, client(&router, &key))
+    };
+    let ((hub, here), (_other, there)) = (node().await, node().await);
+    let task = here.call("ask", json!({})).await;
+    assert_eq!(task["resultType"], "task", "{task}");
+    let asked = until(&there, &task, "input_required").await;
+    assert_eq!(asked["inputRequests"]["who"]["method"], "elicitation/create", "{asked}");
+    assert_eq!(asked["lastUpdatedAt"], until(&here, &task, "input_required").await["lastUpdatedAt"]);
+    let update = |task: &Value| json!({"taskId": task["taskId"], "inputResponses": named("Ann")});
+    there.result("tasks/update", update(&task)).await;
+    assert_eq!(text(&until(&there, &task, "completed").await["result"]), "Ann");
+
+    let task = here.call("ask", json!({})).await;
+    until(&there, &task, "input_required").await;
+    let stopping = hub.shutdown(Duration::ZERO);
+    stopping.await;
+    // The question was declined, or the call interrupted.
+    let found = there.result("tasks/get", json!({"taskId": task["taskId"]})).await;
+    assert!(found["status"] != "input_required", "{found}");
 }
 
 /// Adds a tool `greet` that asks for a name, under the key `who`, and then waits for the gate.

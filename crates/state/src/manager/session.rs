@@ -137,12 +137,15 @@ impl StateManager {
         }
     }
 
-    /// The threads whose session may have ended: those this node tracks, and those found in the store.
+    /// The threads whose session may have ended: those this node tracks, and with `scans` those found in the store.
     #[doc(hidden)]
-    pub async fn find_ended_sessions(&self) -> Result<HashSet<ThreadKey>, StoreError> {
+    pub async fn find_ended_sessions(&self, scans: bool) -> Result<HashSet<ThreadKey>, StoreError> {
         let Some(sessions) = &self.0.sessions else { return Ok(HashSet::new()) };
         let now = self.now();
         let mut ended = sessions.due(now);
+        if !scans {
+            return Ok(ended);
+        }
         let scan = Scan::new(Table::State, Scope::All).prefix(sessions::SESSION_ROW).limit(SCAN_PAGE_SIZE);
         for (key, row) in self.0.store.read_all(scan, now).await? {
             if Session::from_row(Some(&row), now).is_ended() {

@@ -1,10 +1,10 @@
 //! Faulty stores: one that yields before every answer, one that hangs, one that commits although its caller was dropped, one whose
-//! answers are lost, one whose watch panics.
+//! answers are lost, one that other nodes are always faster than, one whose watch panics.
 
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -12,7 +12,7 @@ use std::{
 use futures_util::StreamExt;
 use toolhub::{
     BoxFuture,
-    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, StoreError, Table, Watcher},
+    backend::{Backend, Batch, Memory, Page, Row, RowKey, Scan, Scope, StoreError, Table, Watcher},
     clock::Timestamp,
 };
 
@@ -28,6 +28,10 @@ pub(crate) struct FaultyStore {
     pub(crate) unavailable: AtomicBool,
     /// It commits, but returns an error.
     pub(crate) loses_acks: AtomicBool,
+    /// So many of the next writes of shared rate limits find that another node has changed the row.
+    pub(crate) rate_conflicts: AtomicU32,
+    /// How often the states of all threads were looked through.
+    pub(crate) state_scans: AtomicU32,
     /// The next change of this table panics in the watch.
     pub(crate) panics_in_watch: Arc<Mutex<Option<Table>>>,
 }
@@ -61,6 +65,14 @@ impl Backend for FaultyStore {
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         Box::pin(async move {
             self.inject_fault().await?;
+            if let Some(write) = batch.writes.iter().find(|write| write.table == Table::Rates)
+                && self
+                    .rate_conflicts
+                    .fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1))
+                    .is_ok()
+            {
+                return Err(StoreError::Conflict { table: write.table, id: write.id.clone(), found: None });
+            }
             if self.writes_late.load(Ordering::Acquire) {
                 let memory = self.memory.clone();
                 let writing = tokio::spawn(async move {
@@ -82,6 +94,9 @@ impl Backend for FaultyStore {
     fn scan(&self, scan: Scan, now: Timestamp) -> BoxFuture<'_, Result<Page, StoreError>> {
         Box::pin(async move {
             self.inject_fault().await?;
+            if (scan.table, &scan.scope) == (Table::State, &Scope::All) {
+                self.state_scans.fetch_add(1, Ordering::AcqRel);
+            }
             self.memory.scan(scan, now).await
         })
     }

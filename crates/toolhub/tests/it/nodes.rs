@@ -148,6 +148,32 @@ async fn a_waiting_call_of_a_tool_that_the_other_nodes_lack_waits_for_a_node_tha
     ended.unwrap().unwrap().outcome.unwrap().assert_success();
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_calls_of_a_node_that_leaves_wait_on_at_once_also_while_others_wait_for_a_node_that_has_their_tool() {
+    let memory: Arc<SharedMemory> = Arc::default();
+    let (second, _) = node(&memory, "b").await;
+    let rare = scripted("rare", []).0.confirm();
+    let owner = ToolHub::builder().shared_store(memory.connect()).tool(rare).build().await.unwrap();
+    let (first, _) = node(&memory, "a").await;
+    let waiting = async |hub: &ToolHub, tool: &str| {
+        let mut call = hub.call(tool, json!({})).thread("t").detached().start();
+        let toolhub::CallReceipt::AwaitingApproval { approval, .. } = call.accepted().await else { panic!() };
+        (call.id(), approval)
+    };
+    waiting(&owner, "rare").await;
+    let (call, approval) = waiting(&first, "pay").await;
+    owner.shutdown(SECOND).await;
+    // The others look again every five seconds.
+    tokio::time::sleep(11 * SECOND).await;
+    first.shutdown(SECOND).await;
+    let left_at = tokio::time::Instant::now();
+    let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
+    second.resolve_approval(&Tenant::default(), approval, yes).await.unwrap();
+    let ended = tokio::time::timeout(60 * SECOND, second.wait_for_call(&Tenant::default(), call)).await.unwrap();
+    ended.unwrap().unwrap().outcome.unwrap().assert_success();
+    assert!(left_at.elapsed() < SECOND, "{:?}", left_at.elapsed());
+}
+
 async fn maintainers(hub: &ToolHub) -> Vec<String> {
     let nodes = hub.nodes().await.unwrap().into_iter().filter(|node| node.is_maintainer);
     nodes.map(|node| node.name.to_string()).collect()

@@ -87,6 +87,79 @@ async fn while_the_store_does_not_answer_a_hub_goes_by_its_own_share() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hubs_that_the_store_does_not_answer_pass_no_more_than_the_limit_together() {
+    for (number, per_minute) in [(3, 1), (3, 2), (2, 30)] {
+        let store: Arc<FaultyStore> = Arc::default();
+        let (hubs, _) = hubs(number, store.clone(), RateLimit::per_minute(per_minute)).await;
+        let pass_all = async || {
+            let mut passed = 0;
+            for hub in &hubs {
+                passed += u32::from(passes(hub).await);
+            }
+            passed
+        };
+        // Until all know each other.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        while pass_all().await > 0 {}
+        store.unavailable.store(true, Ordering::Release);
+        assert_eq!(pass_all().await, 0, "the limit was used up before the store was lost");
+        let mut passed = 0;
+        for _ in 0..600 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            passed += pass_all().await;
+        }
+        let limit = 10 * per_minute;
+        assert!(passed <= limit && passed >= limit * 8 / 10, "{passed} calls passed, at most {limit} may");
+        store.unavailable.store(false, Ordering::Release);
+        let mut passed = 0;
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            passed += pass_all().await;
+        }
+        let most = per_minute + u32::try_from(number).unwrap();
+        assert!(passed <= most, "{passed} calls passed, although those before the store was back used up the limit");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_others_are_faster_than_goes_by_the_limit_of_all() {
+    let memory = Arc::new(Memory::new());
+    let store = Arc::new(FaultyStore { memory: memory.clone(), ..FaultyStore::default() });
+    let limit = RateLimit::per_minute(5);
+    let (first, clock) = hubs(1, memory, limit.clone()).await;
+    let tool = scripted("read", []).0.read_only().rate_limit(limit);
+    let slow = ToolHub::builder().shared_store(store.clone()).clock(clock).tool(tool).build().await.unwrap();
+    for _ in 0..3 {
+        assert!(passes(&first[0]).await);
+    }
+    store.rate_conflicts.store(u32::MAX, Ordering::Release);
+    for _ in 0..3 {
+        let refused = slow.call("read", json!({})).thread("t").await;
+        refused.assert_error(ErrorKind::RateLimited);
+        assert!(refused.error.unwrap().retry_after.is_some());
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    store.rate_conflicts.store(20, Ordering::Release);
+    assert!(passes(&slow).await, "it tries again");
+    assert!(passes(&slow).await);
+    assert!(!passes(&slow).await && !passes(&first[0]).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_a_hub_has_borrowed_are_no_use_beside_a_full_burst() {
+    let (hubs, _) = hubs(2, Arc::new(Memory::new()), RateLimit::per_second(100)).await;
+    assert!(passes(&hubs[0]).await, "it borrows some more");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut passed = 0;
+    for hub in hubs.iter().rev() {
+        while passes(hub).await {
+            passed += 1;
+        }
+    }
+    assert_eq!(passed, 100);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_permit_of_a_call_that_left_while_it_waited_lets_no_other_call_pass_before_its_time() {
     let limit = RateLimit::per_second(1).burst(1).wait(Duration::from_secs(60));
     let (hubs, _) = hubs(1, Arc::new(Memory::new()), limit).await;

@@ -448,3 +448,22 @@ async fn the_end_of_a_session_takes_a_state_that_outlives_its_thread_too() {
     clock.jump(3_600_000);
     assert_no_state(&hub.state()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_of_several_nodes_looks_for_expired_sessions_and_each_ends_its_own() {
+    let (memory, clock) = (Arc::new(Memory::new()), TestClock::new());
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        let store = Arc::new(FaultyStore { memory: memory.clone(), ..FaultyStore::default() });
+        nodes.push((hub_on(store.clone(), &clock).await, store));
+    }
+    fill_cart(&nodes[1].0.state()).await;
+    let counts = || nodes.iter().map(|(_, store)| store.state_scans.load(Ordering::Acquire)).collect::<Vec<_>>();
+    tokio::time::sleep(MINUTE).await;
+    let before = counts();
+    tokio::time::sleep(100 * MINUTE).await;
+    let is_scanning: Vec<_> = counts().iter().zip(before).map(|(now, before)| *now > before).collect();
+    let is_maintainer: Vec<_> = nodes.iter().map(|(hub, _)| hub.is_maintainer()).collect();
+    assert_eq!(is_scanning, is_maintainer);
+    assert_eq!(count_rows(&memory, "t", &clock).await, 0);
+}

@@ -146,6 +146,7 @@ impl HubBuilder {
             resources: self.resources,
             redactor,
             sealer,
+            refusals: Default::default(),
             availability_changed,
         });
         let hub = ToolHub {

@@ -31,7 +31,7 @@ pub(super) struct RowName {
 }
 
 /// When all usage so far is paid back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct RateRow {
     tat: u64,
 }
@@ -53,6 +53,10 @@ impl RowName {
             Self { tool: tool.clone(), id }
         };
         limits.iter().enumerate().map(name).collect()
+    }
+
+    pub(super) fn tool(&self) -> &ToolName {
+        &self.tool
     }
 
     fn key(&self) -> RowKey {
@@ -108,18 +112,22 @@ impl RateRow {
 
     /// The row after so many permits.
     pub(super) fn charged(&self, limit: &RateLimit, permits: u32, now: Timestamp) -> Self {
-        let charge = u64::try_from(limit.interval().saturating_mul(permits).as_nanos().div_ceil(1_000));
-        let tat = self.capped(limit, now).tat.max(micros(now));
-        Self { tat: tat.saturating_add(charge.unwrap_or(u64::MAX)) }
+        self.capped(limit, now).advanced(limit.interval().saturating_mul(permits), now)
     }
 
-    /// The row to write if usage of a wider limit is more than this limit can have.
-    pub(super) fn lowered(&self, limit: &RateLimit, now: Timestamp) -> Option<Self> {
-        Some(self.capped(limit, now)).filter(|capped| capped != self)
+    /// The row after usage that is this long in paying back.
+    pub(super) fn advanced(&self, by: Duration, now: Timestamp) -> Self {
+        let by = u64::try_from(by.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
+        if by == 0 { *self } else { Self { tat: self.tat.max(micros(now)).saturating_add(by) } }
+    }
+
+    /// The row without the usage of a call that did not run.
+    pub(super) fn refunded(&self, interval: Duration) -> Self {
+        Self { tat: self.tat.saturating_sub(u64::try_from(interval.as_micros()).unwrap_or(u64::MAX)) }
     }
 
     /// The row under this limit: usage of a wider one before it blocks no call for longer than this one allows.
-    fn capped(&self, limit: &RateLimit, now: Timestamp) -> Self {
+    pub(super) fn capped(&self, limit: &RateLimit, now: Timestamp) -> Self {
         let max_ahead = tolerance(limit).saturating_add(limit.interval()).saturating_add(limit.max_wait());
         let furthest = micros(now).saturating_add(u64::try_from(max_ahead.as_micros()).unwrap_or(u64::MAX));
         Self { tat: self.tat.min(furthest) }

@@ -51,7 +51,7 @@ struct Resumption {
 }
 
 /// Lets other nodes go on with the calls that wait here.
-pub(in crate::mcp) fn answer_other_nodes(hub: &ToolHub, suspended: &Arc<SuspendedCalls>) {
+pub(super) fn answer_other_nodes(hub: &ToolHub, suspended: &Arc<SuspendedCalls>) {
     let suspended = Arc::downgrade(suspended);
     hub.on_node_request(REQUEST_KIND, move |body| {
         let suspended = suspended.upgrade();
@@ -100,7 +100,7 @@ pub(super) fn suspend(
         call.decline_all();
         call
     })?;
-    Ok(InputRequiredResult::new(Some(requests), Some(state.to_string())))
+    Ok(InputRequiredResult::new(Some(requests), Some(state)))
 }
 
 impl Calls {

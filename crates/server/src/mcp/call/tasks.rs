@@ -1,12 +1,18 @@
 //! Tasks: calls that their client looks up later.
 //!
 //! In: a call of a client that declared tasks. Out: its result if it ends soon, otherwise a task. A task is a detached call, found in the
-//! journal by its id, so it goes on after a restart; only what its tool asks the client for is kept in memory.
+//! journal by its id, so it goes on after a restart; only what its tool asks the client for is kept in memory, by the node that runs it.
+//! `other_nodes.rs` asks that node.
+
+mod other_nodes;
 
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use other_nodes::Questions;
+pub(super) use other_nodes::answer_other_nodes;
 
 use futures_util::FutureExt;
 use rmcp::{
@@ -17,7 +23,7 @@ use rmcp::{
     },
 };
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::DropGuard;
 use toolhub_core::{
     CallReceipt, CallRecord, CallRequest, InputKind, InputRequest, Status,
@@ -62,6 +68,32 @@ impl InteractiveTasks {
         }
     }
 
+    /// What the tool of a task asks for; `None` if this node does not run it.
+    fn questions(&self, id: CallId, tenant: &Tenant) -> Option<Questions> {
+        let mut table = self.lock();
+        let (_, call) = table.by_id.get_mut(&id).filter(|(owner, _)| owner == tenant)?;
+        match call.next().now_or_never() {
+            // It has ended since its record was read.
+            Some(CallStep::Ended(_)) => {
+                table.remove(&id);
+                Some(Questions::default())
+            }
+            Some(CallStep::InputRequired(requests)) => {
+                let (requests, inexpressible) = to_result(requests);
+                call.decline(&inexpressible);
+                Some(Questions { requests, changed_at: call.changed_at() })
+            }
+            None => Some(Questions { changed_at: call.changed_at(), ..Questions::default() }),
+        }
+    }
+
+    /// Gives a task the answers of its client. Returns whether this node runs it.
+    fn answer(&self, id: CallId, tenant: &Tenant, answers: Map<String, Value>) -> bool {
+        let mut table = self.lock();
+        let found = table.by_id.get_mut(&id).filter(|(owner, _)| owner == tenant);
+        found.map(|(_, call)| call.answer(answers)).is_some()
+    }
+
     fn lock(&self) -> MutexGuard<'_, TaskTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,8 +119,8 @@ impl TaskTable {
 }
 
 /// Why answers to a task are refused.
-const OF_OTHER_NODE: &str = "this node does not run the task, so its answers cannot be given here: another node of the hub runs it, or it \
-    ends as `interrupted`; send them to that node, or cancel the task and start again";
+const NOT_TAKEN: &str = "the node that ran the task is gone, or was started again, and takes no answers to it: look the task up, which may \
+    end as `interrupted`, or cancel it and start again";
 
 impl Calls {
     /// Makes a call that becomes a task if it takes long or waits for a person.
@@ -162,11 +194,16 @@ impl Calls {
         if answers.is_empty() || record.outcome.is_some() {
             return Ok(());
         }
-        match self.tasks.lock().by_id.get_mut(&record.id) {
-            Some((_, call)) => call.answer(answers.into_iter().collect()),
-            None => return Err(ErrorData::invalid_params(OF_OTHER_NODE, None)),
+        let (tenant, answers) = (&request.principal.tenant, Map::from_iter(answers));
+        if self.tasks.answer(record.id, tenant, answers.clone())
+            || self.answer_elsewhere(&record, answers, context).await?
+        {
+            return Ok(());
         }
-        Ok(())
+        match self.task_record(record.id, request).await?.outcome {
+            Some(_) => Ok(()),
+            None => Err(ErrorData::invalid_params(NOT_TAKEN, None)),
+        }
     }
 
     /// Cancels a task.
@@ -196,6 +233,7 @@ impl Calls {
         let mut task = Task::new(record.id.to_string(), TaskStatus::Working, created_at.clone(), created_at);
         task.ttl_ms = u64::try_from(self.hub.call_retention().as_millis()).ok();
         task.poll_interval_ms = Some(POLL_INTERVAL_MS);
+        let mut asked_at = None;
         let payload = match &record.outcome {
             Some(outcome) if outcome.status == Status::Cancelled => TaskPayload::Cancelled,
             Some(outcome) => {
@@ -210,11 +248,12 @@ impl Calls {
                 if let Some(id) = awaited_approval(record) {
                     task.status_message = Some(format!("The call waits for the approval of a person (approval {id})."));
                 }
-                self.open_payload(record, context).await?
+                let (payload, changed_at) = self.open_payload(record, context).await?;
+                asked_at = changed_at;
+                payload
             }
         };
-        // Last, because looking for what a task waits for may find that it waits no more.
-        task.last_updated_at = self.last_change(record, request).await?.to_string();
+        task.last_updated_at = self.last_change(record, asked_at, request).await?.to_string();
         let mut described = GetTaskResult::new(DetailedTask::new(task, payload));
         let minted = record.thread.as_ref().filter(|_| is_minted);
         described.meta = result::task_meta(awaited_approval(record), minted, request);
@@ -222,15 +261,19 @@ impl Calls {
     }
 
     /// When the status of a task changed last: it ended, its approval was requested or decided, or its tool asked or was answered.
-    async fn last_change(&self, record: &CallRecord, request: &McpRequest) -> Result<Timestamp, ErrorData> {
+    async fn last_change(
+        &self,
+        record: &CallRecord,
+        asked_at: Option<Timestamp>,
+        request: &McpRequest,
+    ) -> Result<Timestamp, ErrorData> {
         let ended = record.outcome.as_ref().map(|outcome| record.opened_at + outcome.duration);
         let approval = match record.approval {
             Some(id) => self.hub.approval(&request.principal.tenant, id).await.map_err(store_fault)?,
             None => None,
         };
         let decided = approval.map(|approval| approval.answer.map_or(approval.asked_at, |answer| answer.at));
-        let asked = self.tasks.lock().by_id.get(&record.id).and_then(|(_, call)| call.changed_at());
-        Ok([decided, asked, ended].into_iter().flatten().fold(record.opened_at, Ord::max))
+        Ok([decided, asked_at, ended].into_iter().flatten().fold(record.opened_at, Ord::max))
     }
 
     /// The form about the approval that a task waits for, if its caller may decide it.
@@ -246,33 +289,29 @@ impl Calls {
         Ok(approval.and_then(|approval| self.forms.form(&approval, &tool)))
     }
 
-    /// What a task that has not ended waits for.
-    async fn open_payload(&self, record: &CallRecord, context: &McpContext) -> Result<TaskPayload, ErrorData> {
+    /// What a task that has not ended waits for, and when its tool last asked or was answered.
+    async fn open_payload(
+        &self,
+        record: &CallRecord,
+        context: &McpContext,
+    ) -> Result<(TaskPayload, Option<Timestamp>), ErrorData> {
         let accepted = accepted_kinds(&context.capabilities);
-        if let Some(form) = self.approval_form_of(record, &context.request, &accepted).await? {
-            let (input_requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
-            return Ok(TaskPayload::InputRequired { input_requests });
+        let form = self.approval_form_of(record, &context.request, &accepted).await?;
+        let questions = match self.tasks.questions(record.id, &context.request.principal.tenant) {
+            Some(questions) => questions,
+            // A client that cannot answer has not been asked.
+            None if form.is_some() || accepted.is_empty() => Questions::default(),
+            None => self.questions_elsewhere(record, context).await?,
+        };
+        let Questions { requests: mut input_requests, changed_at } = questions;
+        if let Some(form) = form {
+            (input_requests, _) = to_result([(FORM_KEY.to_owned(), form)].into());
         }
-        let mut table = self.tasks.lock();
-        let step = table.by_id.get_mut(&record.id).and_then(|(_, call)| call.next().now_or_never());
-        Ok(match step {
-            // It has ended since its record was read.
-            Some(CallStep::Ended(_)) => {
-                table.remove(&record.id);
-                TaskPayload::Working
-            }
-            Some(CallStep::InputRequired(requests)) => {
-                let (input_requests, inexpressible) = to_result(requests);
-                if let Some((_, call)) = table.by_id.get_mut(&record.id) {
-                    call.decline(&inexpressible);
-                }
-                match input_requests.is_empty() {
-                    true => TaskPayload::Working,
-                    false => TaskPayload::InputRequired { input_requests },
-                }
-            }
-            None => TaskPayload::Working,
-        })
+        let payload = match input_requests.is_empty() {
+            true => TaskPayload::Working,
+            false => TaskPayload::InputRequired { input_requests },
+        };
+        Ok((payload, changed_at))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The calls that wait for an answer of their caller, in memory.
 //!
 //! In: a call that asked its caller. Out: the same call for the request that brings the answers, once and only if it repeats the call. A
-//! call whose answers do not come in time goes on as if its caller had declined. An id names this node, so that the others
-//! know whom to ask.
+//! call whose answers do not come in time goes on as if its caller had declined. The state that a client keeps is sealed with the key of the
+//! store: any node can open it, and learns from it which node to ask.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use smol_str::{SmolStr, format_smolstr};
+use smol_str::SmolStr;
 use tokio::task::AbortHandle;
 use toolhub_core::{
-    CancellationToken,
+    CancellationToken, Sealer, ToolHub,
     count_by_key::{CountByKey, is_full},
     digest,
     ids::{Caller, Tenant, ThreadId},
@@ -27,6 +27,9 @@ use crate::{keys::random_text, scope::Principal};
 const MAX_SUSPENDED: usize = 1_000;
 /// Number of letters and digits of an id: more than 2^128 ids.
 const ID_LEN: usize = 22;
+/// What states are sealed for. Whose they are is checked where the call waits.
+const BINDING: &str = "mcp suspended call";
+
 /// Who made which call. For all other requests a suspended call does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResumeKey {
@@ -59,8 +62,9 @@ pub(crate) enum ResumeError {
 
 /// The suspended calls of a server.
 pub(crate) struct SuspendedCalls {
-    /// The id of this node. Ids of calls begin with it.
+    /// The id of this node.
     node: SmolStr,
+    sealer: Sealer,
     table: Mutex<SuspendedTable>,
     /// After it no answer can come: the calls go on at once, and do not hold up the shutdown.
     stopping: CancellationToken,
@@ -80,11 +84,12 @@ struct SuspendedCall {
 }
 
 impl SuspendedCalls {
-    pub(crate) fn new(node: &str, stopping: &CancellationToken) -> Arc<Self> {
-        Arc::new(Self { node: node.into(), table: Mutex::default(), stopping: stopping.clone() })
+    pub(crate) fn new(hub: &ToolHub, stopping: &CancellationToken) -> Arc<Self> {
+        let (node, sealer) = (hub.node_id().into(), hub.sealer().clone());
+        Arc::new(Self { node, sealer, table: Mutex::default(), stopping: stopping.clone() })
     }
 
-    /// Keeps a call until it is resumed or the time for its answers is over. Returns the id to resume it by.
+    /// Keeps a call until it is resumed or the time for its answers is over. Returns the state to resume it by.
     ///
     /// # Errors
     /// The call, if there are too many, or the operating system has no random bytes for an id.
@@ -92,9 +97,9 @@ impl SuspendedCalls {
         self: &Arc<Self>,
         key: ResumeKey,
         call: InteractiveCall,
-    ) -> Result<SmolStr, Box<InteractiveCall>> {
-        let Ok(secret) = random_text(ID_LEN) else { return Err(Box::new(call)) };
-        let id = format_smolstr!("{}-{secret}", self.node);
+    ) -> Result<String, Box<InteractiveCall>> {
+        let Ok(id) = random_text(ID_LEN).map(SmolStr::from) else { return Err(Box::new(call)) };
+        let state = self.sealer.seal_token(&json!([self.node, id]).to_string(), BINDING);
         let until = call.answer_until();
         let mut table = self.lock();
         if is_full(MAX_SUSPENDED, table.by_tenant.total(), table.by_tenant.of(&key.tenant)) {
@@ -110,22 +115,31 @@ impl SuspendedCalls {
         });
         table.by_tenant.add(&key.tenant, 1);
         table.by_id.insert(id.clone(), SuspendedCall { key, call, timer: timer.abort_handle() });
-        Ok(id)
+        Ok(state)
+    }
+
+    /// Whether a text is the state of a suspended call, of any node.
+    pub(crate) fn is_state(&self, text: &str) -> bool {
+        self.open(text).is_some()
+    }
+
+    /// The node where the call of a state waits, and its id there.
+    fn open(&self, state: &str) -> Option<(SmolStr, SmolStr)> {
+        serde_json::from_str(&self.sealer.open_token(state, BINDING)?).ok()
     }
 
     /// Takes a call, to give it its answers.
     ///
     /// # Errors
     /// When there is no such call with this key.
-    pub(crate) fn take(&self, id: &str, key: &ResumeKey) -> Result<InteractiveCall, ResumeError> {
-        if let Some((node, _)) =
-            id.split_once('-').filter(|(node, _)| node.len() == self.node.len() && *node != self.node)
-        {
-            return Err(ResumeError::OtherNode(node.into()));
+    pub(crate) fn take(&self, state: &str, key: &ResumeKey) -> Result<InteractiveCall, ResumeError> {
+        let (node, id) = self.open(state).ok_or(ResumeError::NotFound)?;
+        if node != self.node {
+            return Err(ResumeError::OtherNode(node));
         }
         let mut table = self.lock();
-        let is_same = table.by_id.get(id).is_some_and(|suspended| suspended.key == *key);
-        let taken = is_same.then(|| table.remove(id)).flatten().ok_or(ResumeError::NotFound)?;
+        let is_same = table.by_id.get(&id).is_some_and(|suspended| suspended.key == *key);
+        let taken = is_same.then(|| table.remove(&id)).flatten().ok_or(ResumeError::NotFound)?;
         taken.timer.abort();
         Ok(taken.call)
     }

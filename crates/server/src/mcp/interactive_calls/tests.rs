@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use toolhub_core::{
-    CallContext, ErrorKind, NoArguments, ToolError, ToolHub,
+    CallContext, ErrorKind, NoArguments, Sealer, ToolError, ToolHub,
     ids::{Caller, Tenant, ThreadId},
     tool,
 };
@@ -85,8 +85,8 @@ async fn resume(
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_resumed_with_each_answer_until_it_ends() {
-    let (hub, suspended, ann) =
-        (hub().await, SuspendedCalls::new("0123456789abcdef", &CancellationToken::new()), key("main", "ann"));
+    let hub = hub().await;
+    let (suspended, ann) = (SuspendedCalls::new(&hub, &CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     let step = call.next().await;
     assert_eq!(messages(&step), [("q1".into(), "one".into())]);
@@ -107,8 +107,8 @@ async fn a_call_is_resumed_with_each_answer_until_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_call_is_resumed_by_the_same_call_of_the_same_caller_only() {
-    let (hub, suspended, ann) =
-        (hub().await, SuspendedCalls::new("0123456789abcdef", &CancellationToken::new()), key("main", "ann"));
+    let hub = hub().await;
+    let (suspended, ann) = (SuspendedCalls::new(&hub, &CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     call.next().await;
     let id = suspended.park(ann.clone(), call).ok().unwrap();
@@ -129,8 +129,8 @@ async fn a_suspended_call_is_resumed_by_the_same_call_of_the_same_caller_only() 
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_in_two_minutes_is_declined_and_the_call_goes_on() {
-    let (hub, suspended, ann) =
-        (hub().await, SuspendedCalls::new("0123456789abcdef", &CancellationToken::new()), key("main", "ann"));
+    let hub = hub().await;
+    let (suspended, ann) = (SuspendedCalls::new(&hub, &CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     let id = call.handle().id();
     call.next().await;
@@ -146,8 +146,8 @@ async fn what_is_not_answered_in_two_minutes_is_declined_and_the_call_goes_on() 
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_while_it_is_suspended_gives_its_outcome_to_the_next_request() {
-    let (hub, suspended, ann) =
-        (hub().await, SuspendedCalls::new("0123456789abcdef", &CancellationToken::new()), key("main", "ann"));
+    let hub = hub().await;
+    let (suspended, ann) = (SuspendedCalls::new(&hub, &CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "forever");
     call.next().await;
     call.handle().cancel();
@@ -159,7 +159,8 @@ async fn a_call_that_ends_while_it_is_suspended_gives_its_outcome_to_the_next_re
 
 #[tokio::test(start_paused = true)]
 async fn there_is_a_bound_and_each_tenant_has_a_share() {
-    let (hub, suspended) = (hub().await, SuspendedCalls::new("0123456789abcdef", &CancellationToken::new()));
+    let hub = hub().await;
+    let suspended = SuspendedCalls::new(&hub, &CancellationToken::new());
     let park = async |tenant: &str| {
         let mut call = start(&hub, "ask");
         call.next().await;
@@ -180,16 +181,16 @@ async fn there_is_a_bound_and_each_tenant_has_a_share() {
 
 #[tokio::test(start_paused = true)]
 async fn ids_cannot_be_guessed_and_a_resumed_call_leaves_no_timer() {
-    let (hub, suspended, ann) =
-        (hub().await, SuspendedCalls::new("0123456789abcdef", &CancellationToken::new()), key("main", "ann"));
+    let hub = hub().await;
+    let (suspended, ann) = (SuspendedCalls::new(&hub, &CancellationToken::new()), key("main", "ann"));
     let mut call = start(&hub, "ask");
     call.next().await;
     let tasks = tokio::runtime::Handle::current().metrics();
     let before = tasks.num_alive_tasks();
+    let mut seen = std::collections::HashSet::new();
     for _ in 0..100 {
         let id = suspended.park(ann.clone(), call).ok().unwrap();
-        let secret = id.split_once('-').unwrap().1;
-        assert!(secret.len() == 22 && secret.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+        assert!(Sealer::is_token(&id) && !id.contains(hub.node_id()) && seen.insert(id.clone()), "{id}");
         call = suspended.take(&id, &ann).unwrap();
     }
     for _ in 0..100 {

@@ -155,3 +155,25 @@ async fn a_run_is_cancelled_from_any_node_and_even_if_its_node_has_died() {
     assert_eq!(second.record(run).await.status, RunStatus::Cancelled, "the node that takes it over finds the request");
     assert_eq!(second.model.prompts().len(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_run_of_another_node_is_noticed_at_once() {
+    let memory = Arc::default();
+    let (first, second) = (Node::start(&memory, None).await, Node::start(&memory, None).await);
+    let message = || UserMessage { key: Some(IdempotencyKey::new("k").unwrap()), ..UserMessage::from("Go") };
+    let mut run = first.service.send(&tenant(), &thread(), message()).await.unwrap();
+    let mut replayed = second.service.send(&tenant(), &thread(), message()).await.unwrap();
+    let waiting = async {
+        replayed.wait_ended().await;
+        tokio::time::Instant::now()
+    };
+    let ending = async {
+        // Between two looks of a node that has heard nothing for long.
+        tokio::time::sleep(Duration::from_millis(30_300)).await;
+        first.service.cancel(&tenant(), run.id()).await.unwrap();
+        run.wait_ended().await;
+        tokio::time::Instant::now()
+    };
+    let (noticed_at, ended_at) = tokio::join!(waiting, ending);
+    assert!(noticed_at.saturating_duration_since(ended_at) < Duration::from_millis(10), "{:?}", noticed_at - ended_at);
+}

@@ -65,3 +65,26 @@ async fn what_other_nodes_have_seen_meanwhile_counts_too() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_counts_once_even_if_the_answer_of_the_store_to_it_is_lost() {
+    let memory = Arc::default();
+    let ((first, connection), (second, _)) = (failing_node(&memory, 1).await, failing_node(&memory, 1).await);
+    tokio::time::sleep(SECOND).await;
+    connection.unavailable.store(true, Ordering::Release);
+    first.call("look", json!({})).await.assert_error(ErrorKind::ToolError);
+    assert_eq!(status(&first).await, (ToolStatus::Available, 1, true));
+    connection.loses_acks.store(true, Ordering::Release);
+    connection.unavailable.store(false, Ordering::Release);
+    for _ in 0..30 {
+        tokio::time::sleep(SECOND / 10).await;
+        let (_, failures, _) = status(&first).await;
+        assert_eq!(failures, 1);
+    }
+    connection.loses_acks.store(false, Ordering::Release);
+    second.call("look", json!({})).await.assert_error(ErrorKind::ToolError);
+    tokio::time::sleep(3 * SECOND).await;
+    for hub in [&first, &second] {
+        assert_eq!(status(hub).await, (ToolStatus::Available, 2, false));
+    }
+}

@@ -118,3 +118,25 @@ async fn secrets_of_a_request_are_sealed_in_the_store() {
     // The nodes of this store have no key in common.
     assert!(seen.lock().unwrap().iter().all(|body| *body == json!({"password": "hunter2"})));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_asker_dies_is_cancelled_and_its_row_removed() {
+    let pair = Pair::start().await;
+    pair.answering.on_node_request("long", |_| async {
+        tokio::time::sleep(3_600 * SECOND).await;
+        Value::Null
+    });
+    let rows = async || {
+        let requests = Scan::new(Table::Requests, Scope::All);
+        pair.memory.memory.scan(requests, pair.answering.now()).await.unwrap().rows.len()
+    };
+    let asked = async { tokio::time::timeout(60 * SECOND, pair.ask("long")).await };
+    let dying = async {
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(rows().await, 1);
+        pair.connections[0].unavailable.store(true, Ordering::Release);
+        tokio::time::sleep(25 * SECOND).await;
+        assert_eq!(rows().await, 0, "its asker cannot withdraw it");
+    };
+    let _ = tokio::join!(asked, dying);
+}

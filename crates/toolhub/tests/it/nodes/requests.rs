@@ -1,6 +1,9 @@
 //! Cancelling a call, and reporting the result of an external one, on another node than the one that runs it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use toolhub::{
     Cancellation, ReportError,
@@ -9,7 +12,7 @@ use toolhub::{
     testing::{AssertOutcome, ScriptStep, scripted},
 };
 
-use crate::shared_memory::SharedMemory;
+use crate::{faulty_store::FaultyStore, shared_memory::SharedMemory};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -94,4 +97,61 @@ async fn the_result_of_an_external_call_is_taken_by_any_node_with_the_same_answe
     let failure = Err(ToolError::with_kind(ErrorKind::UpstreamError, "502"));
     second.report_external_result(&tenant(), failing.id(), failure).await.unwrap();
     failing.await.assert_error(ErrorKind::UpstreamError);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_call_of_another_node_is_noticed_at_once() {
+    let store = Arc::default();
+    let (first, second) = (node(&store).await, node(&store).await);
+    for thread in [Some("t"), None] {
+        let call = first.call("pay", json!({})).external(MINUTE).idempotency_key(thread.unwrap_or("k"));
+        let call = match thread {
+            Some(thread) => call.thread(thread),
+            None => call,
+        };
+        let call = call.detached().start().id();
+        tokio::time::sleep(SECOND).await;
+        let waiting = async { (second.wait_for_call(&tenant(), call).await, tokio::time::Instant::now()) };
+        let ending = async {
+            // Between two looks of a node that has heard nothing for long.
+            tokio::time::sleep(Duration::from_millis(30_300)).await;
+            first.report_external_result(&tenant(), call, Ok(json!(1))).await.unwrap();
+            tokio::time::Instant::now()
+        };
+        let ((record, noticed_at), ended_at) = tokio::join!(waiting, ending);
+        record.unwrap().unwrap().outcome.unwrap().assert_success();
+        assert!(noticed_at - ended_at < Duration::from_millis(10), "{:?}", noticed_at - ended_at);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_another_node_took_is_acknowledged_although_answers_of_the_store_are_lost() {
+    let store: Arc<SharedMemory> = Arc::default();
+    let first = node(&store).await;
+    let connection = Arc::new(FaultyStore { memory: store.memory.clone(), ..FaultyStore::default() });
+    let second = ToolHub::builder().shared_store(store.record(connection.clone())).build().await.unwrap();
+    for is_cut in [false, true] {
+        let external = first.call("pay", json!({})).thread("t").external(MINUTE).start();
+        tokio::time::sleep(SECOND).await;
+        connection.loses_acks.store(true, Ordering::Release);
+        let faults = async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            connection.unavailable.store(is_cut, Ordering::Release);
+            tokio::time::sleep(8 * SECOND).await;
+            connection.unavailable.store(false, Ordering::Release);
+        };
+        let tenant = tenant();
+        let reported = second.report_external_result(&tenant, external.id(), Ok(json!(7)));
+        let (reported, ()) = tokio::join!(reported, faults);
+        assert_eq!(reported, Ok(()));
+        assert_eq!(*external.await.assert_success(), json!(7));
+        connection.loses_acks.store(false, Ordering::Release);
+    }
+    // What was not asked is refused at once.
+    let external = first.call("pay", json!({})).thread("t").external(MINUTE).start();
+    tokio::time::sleep(SECOND).await;
+    connection.unavailable.store(true, Ordering::Release);
+    let began = tokio::time::Instant::now();
+    let refused = second.report_external_result(&tenant(), external.id(), Ok(json!(8))).await;
+    assert!(matches!(refused, Err(ReportError::Store(_))) && began.elapsed() < SECOND, "{refused:?}");
 }

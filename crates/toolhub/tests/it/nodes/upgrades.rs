@@ -1,6 +1,9 @@
 //! Nodes of different versions and configs on one store.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use toolhub::{
     NodeInfo, NodeState,
@@ -12,7 +15,7 @@ use toolhub::{
     testing::{AssertOutcome, scripted},
 };
 
-use crate::log_capture;
+use crate::{faulty_store::FaultyStore, log_capture, shared_memory::SharedMemory};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -108,6 +111,37 @@ async fn a_node_whose_row_has_a_newer_layout_is_alive_as_long_as_it_renews_it() 
     }
     tokio::time::sleep(30 * SECOND).await;
     assert_eq!(state().await, Some(NodeState::Dead));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_with_different_timeouts_wait_for_the_longer_one_of_both() {
+    let memory: Arc<SharedMemory> = Arc::default();
+    let node = async |name: &str, timeout: Duration| {
+        let store = Arc::new(FaultyStore { memory: memory.memory.clone(), ..FaultyStore::default() });
+        let builder = ToolHub::builder().shared_store(memory.record(store.clone())).node(NodeInfo::new(name));
+        let hub = builder.node_timeout(timeout).tool(scripted("pay", []).0).build().await.unwrap();
+        (hub, store)
+    };
+    let ((short, _), (long, connection)) = (node("short", 3 * SECOND).await, node("long", 30 * SECOND).await);
+    let call = long.call("pay", json!({})).external(3_600 * SECOND).detached().start().id();
+    tokio::time::sleep(SECOND).await;
+    let state = async |name: &str| {
+        let nodes = short.nodes().await.unwrap();
+        nodes.into_iter().find(|node| node.name == name).map(|node| node.state)
+    };
+    for _ in 0..60 {
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(state("long").await, Some(NodeState::Alive), "it renews its row every ten seconds");
+    }
+    let is_open = async || short.call_record(&Tenant::default(), call).await.unwrap().unwrap().outcome.is_none();
+    assert!(is_open().await, "a call of a living node goes on");
+    connection.unavailable.store(true, Ordering::Release);
+    tokio::time::sleep(19 * SECOND).await;
+    assert_eq!(state("long").await, Some(NodeState::Alive));
+    tokio::time::sleep(13 * SECOND).await;
+    assert_eq!(state("long").await, Some(NodeState::Dead));
+    tokio::time::sleep(SECOND).await;
+    assert!(!is_open().await, "its calls are closed");
 }
 
 #[tokio::test(start_paused = true)]
