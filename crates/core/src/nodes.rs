@@ -297,6 +297,11 @@ impl Nodes {
         Ok(nodes)
     }
 
+    /// Whether a removed row is that of a node that came and left since the last look.
+    fn is_unseen(&self, id: &str) -> bool {
+        id != self.own.id && !is_lease(id) && !self.lock().knows(id)
+    }
+
     fn emit_left(&self, node: &NodeRecord, reason: &'static str) {
         let (node_id, node_name) = (node.id.clone(), node.name.clone());
         self.events.emit(self.clock.now(), EventKind::NodeLeft { node_id, node_name, reason: reason.into() });
@@ -337,6 +342,7 @@ pub(crate) async fn run_membership(nodes: Arc<Nodes>, mut rows: Watcher, stopped
         let next = pin!(tokio::time::timeout_at(renew_at, next_removal(&mut rows)));
         let Some(removed) = stopped.run_until_cancelled(next).await else { break };
         let is_due = removed.is_err();
+        let has_unseen_left = matches!(&removed, Ok(Some(id)) if nodes.is_unseen(id));
         // A node that was taken for dead must be back before it starts anything more.
         if is_due || !matches!(&removed, Ok(Some(id)) if *id != nodes.own.id) {
             if let Err(error) = nodes.renew().await {
@@ -346,6 +352,9 @@ pub(crate) async fn run_membership(nodes: Arc<Nodes>, mut rows: Watcher, stopped
         }
         if let Err(error) = nodes.look().await {
             tracing::debug!(%error, "rows of other nodes not read");
+        }
+        if has_unseen_left {
+            nodes.departures.send_modify(|count| *count += 1);
         }
     }
     nodes.leave().await;

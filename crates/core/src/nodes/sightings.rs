@@ -83,6 +83,11 @@ impl Sightings {
         changes
     }
 
+    /// Whether the node had a row at the last look.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.nodes.contains_key(id)
+    }
+
     /// Whether the node had a row at the last look, and it was renewed in time.
     pub(super) fn is_alive(&self, id: &str) -> bool {
         self.nodes.get(id).is_some_and(|seen| !self.is_dead(seen))

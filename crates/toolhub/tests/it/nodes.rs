@@ -155,6 +155,8 @@ async fn the_calls_of_a_node_that_leaves_wait_on_at_once_also_while_others_wait_
     let rare = scripted("rare", []).0.confirm();
     let owner = ToolHub::builder().shared_store(memory.connect()).tool(rare).build().await.unwrap();
     let (first, _) = node(&memory, "a").await;
+    // Until all know each other.
+    tokio::time::sleep(6 * SECOND).await;
     let waiting = async |hub: &ToolHub, tool: &str| {
         let mut call = hub.call(tool, json!({})).thread("t").detached().start();
         let toolhub::CallReceipt::AwaitingApproval { approval, .. } = call.accepted().await else { panic!() };
@@ -165,13 +167,29 @@ async fn the_calls_of_a_node_that_leaves_wait_on_at_once_also_while_others_wait_
     owner.shutdown(SECOND).await;
     // The others look again every five seconds.
     tokio::time::sleep(11 * SECOND).await;
-    first.shutdown(SECOND).await;
     let left_at = tokio::time::Instant::now();
+    first.shutdown(SECOND).await;
     let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
     second.resolve_approval(&Tenant::default(), approval, yes).await.unwrap();
     let ended = tokio::time::timeout(60 * SECOND, second.wait_for_call(&Tenant::default(), call)).await.unwrap();
     ended.unwrap().unwrap().outcome.unwrap().assert_success();
     assert!(left_at.elapsed() < SECOND, "{:?}", left_at.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waiting_call_of_a_node_that_left_before_another_had_seen_it_waits_on_there() {
+    let memory = Arc::default();
+    let (first, _) = node(&memory, "a").await;
+    tokio::time::sleep(SECOND).await;
+    let (short, _) = node(&memory, "b").await;
+    let mut call = short.call("pay", json!({})).thread("t").detached().start();
+    let call_id = call.id();
+    let toolhub::CallReceipt::AwaitingApproval { approval, .. } = call.accepted().await else { panic!() };
+    short.shutdown(SECOND).await;
+    let yes = Answer::new(ApprovalOutcome::ProceedOnce, Caller::default());
+    first.resolve_approval(&Tenant::default(), approval, yes).await.unwrap();
+    let ended = tokio::time::timeout(SECOND, first.wait_for_call(&Tenant::default(), call_id)).await.unwrap();
+    ended.unwrap().unwrap().outcome.unwrap().assert_success();
 }
 
 async fn maintainers(hub: &ToolHub) -> Vec<String> {
