@@ -1,0 +1,1 @@
+// A placeholder: the build of the folder `web` replaces it.
