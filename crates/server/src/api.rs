@@ -33,6 +33,7 @@ mod system;
 mod threads;
 mod tools;
 mod toolsets;
+mod ui;
 
 use std::sync::OnceLock;
 
@@ -80,6 +81,7 @@ fn routes() -> Vec<Route> {
         backups::routes(),
         problems::routes(),
         docs::routes(),
+        ui::routes(),
         system::routes(),
         health::routes(),
         keys::routes(),

@@ -35,6 +35,7 @@ mod route;
 mod scope;
 mod settings;
 mod sse;
+mod ui;
 
 use std::sync::Arc;
 

@@ -43,6 +43,8 @@ pub struct Settings {
     pub metrics: bool,
     /// How long entries of the audit log are kept, including those of refused requests.
     pub audit_retention: Duration,
+    /// Whether the dashboard is served.
+    pub ui: bool,
     /// Version information, shown by the API.
     pub build: BuildInfo,
 }
@@ -192,6 +194,7 @@ impl Default for Settings {
             close_before_cancel: false,
             metrics: true,
             audit_retention: Duration::from_secs(90 * 86_400),
+            ui: true,
             build: BuildInfo::default(),
         }
     }

@@ -219,7 +219,7 @@ async fn serve(
         return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
     }
     let request =
-        McpRequest::new(principal.clone(), address, links.base_url(), mode.unwrap_or(app.settings().mcp.mode), &parts);
+        McpRequest::new(principal.clone(), address, links.approvals(), mode.unwrap_or(app.settings().mcp.mode), &parts);
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {

@@ -53,3 +53,4 @@ mod support_http2;
 mod support_listener;
 mod support_mcp;
 mod support_state;
+mod ui_pages;
