@@ -74,12 +74,13 @@ export const getText = async (path: string): Promise<string> => (await send("GET
 
 /** A path with its parameters; empty ones are left out. */
 export function withQuery(path: string, parameters: Record<string, string | number | null | undefined>): string {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) {
-    if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
+  const [name = "", own] = path.split("?");
+  const query = new URLSearchParams(own);
+  for (const [key, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined && value !== "") query.set(key, String(value));
   }
   const text = query.toString();
-  return text ? `${path}?${text}` : path;
+  return text ? `${name}?${text}` : name;
 }
 
 /** All items of a list, page by page, up to `limit`. */

@@ -43,6 +43,8 @@ export interface Session {
   scopes: Scope[];
   expiresAt?: string | null;
   version: string;
+  /** The version of the page's files that the server has. */
+  uiVersion: string;
   features: string[];
 }
 

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { ApiError, get, post, whenUnauthenticated } from "../api/client.ts";
 import type { Scope, Session } from "../api/types.ts";
+import { pageVersion } from "../base/page.ts";
 import { connection, onEpoch, startStream } from "../live/client.ts";
 
 export type SessionState =
@@ -13,8 +14,7 @@ export type SessionState =
 
 export const session = signal<SessionState>({ state: "loading" });
 
-/** The version of the server when this page was loaded, and of the one that answers now, where it differs. */
-let firstVersion: string | null = null;
+/** The version of a server whose page is another one than this. */
 export const newVersion = signal<string | null>(null);
 
 /** Whether the caller has the scope. Only to hide what the server would refuse. */
@@ -33,8 +33,7 @@ async function load(): Promise<void> {
   const before = session.peek();
   try {
     const found = await get<Session>("/ui/session");
-    firstVersion ??= found.version;
-    newVersion.value = found.version === firstVersion ? null : found.version;
+    newVersion.value = pageVersion === "dev" || found.uiVersion === pageVersion ? null : found.version;
     if (found.loginNeeded) session.value = { state: "login", session: found, hasEnded: before.state === "in" };
     else {
       session.value = { state: "in", session: found };

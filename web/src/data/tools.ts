@@ -84,6 +84,12 @@ export const resetTool = (name: string) => changeStatus(name, () => post(`${tool
 export const enableTool = (name: string) => changeStatus(name, () => post(`${toolPath(name)}/enable`));
 export const disableTool = (name: string, reason: string) => changeStatus(name, () => post(`${toolPath(name)}/disable`, reason ? { reason } : {}));
 
+/** Makes a disabled tool available again: what disabled it may be a switch, or an override. */
+export async function bringBack(name: string): Promise<ToolStatusInfo> {
+  await enableTool(name);
+  return resetTool(name);
+}
+
 export interface Maintenance {
   reason: string;
   /** When it ends by itself, in the server's time; null for never. */

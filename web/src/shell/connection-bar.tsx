@@ -1,7 +1,6 @@
 // Bars over the page: the connection is lost, the server has another version, the key lacks a scope.
 
 import { now } from "../base/clock.ts";
-import { pageVersion } from "../base/page.ts";
 import { may, newVersion, session } from "../data/session.ts";
 import { texts } from "../i18n/index.ts";
 import { connection, retryStream } from "../live/client.ts";
@@ -45,7 +44,7 @@ function VersionBar() {
   const t = texts.value.connection;
   if (newVersion.value === null) return null;
   return (
-    <div class="top-bar info" data-bar="version" data-page={pageVersion}>
+    <div class="top-bar info" data-bar="version">
       <Icon name="info" />
       <span class="grow">{t.newVersion(newVersion.value)}</span>
       <button type="button" onClick={() => location.reload()}>

@@ -29,10 +29,10 @@ export function Ago({ at }: { at: string | number }) {
 }
 
 /** The time left until a moment, as 4:05. */
-export function Countdown({ until }: { until: string | number }) {
+export function Countdown({ until, label }: { until: string | number; label?: string }) {
   const time = parse(until);
   return (
-    <time class="countdown" dateTime={new Date(time).toISOString()} title={dateTime(time, language.value)}>
+    <time class="countdown" dateTime={new Date(time).toISOString()} title={label ? `${label} ${countdown(time - now.value)}` : dateTime(time, language.value)}>
       {countdown(time - now.value)}
     </time>
   );

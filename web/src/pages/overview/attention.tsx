@@ -9,7 +9,7 @@ import { pending } from "../../data/approvals.ts";
 import { acceptClock, dropped, expiringKeys, failedRuns, info, keys, nodes, reloadNodes, restartServer, runs, servers } from "../../data/facts.ts";
 import { isOld, type Resource, useResource } from "../../data/resource.ts";
 import { waitingRestart } from "../../data/restarts.ts";
-import { may } from "../../data/session.ts";
+import { has, may } from "../../data/session.ts";
 import { tools, withheldTools } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
@@ -202,10 +202,9 @@ function restartLines(): ComponentChildren[] {
 
 const Hint = ({ text, isCommand = false }: { text: string; isCommand?: boolean }) => (isCommand ? <Code text={text} /> : <span class="quiet">{text}</span>);
 
-/** Facts that only some keys may read, and metrics, which are long: in a component of their own, so that the rest does not wait. */
+/** Facts that only some servers have or some keys may read. */
 function DroppedAndKeys({ hasOthers, isReady }: { hasOthers: boolean; isReady: boolean }) {
   const t = texts.value.attention;
-  useResource(dropped);
   const lines: ComponentChildren[] = [];
   const counts = dropped.data.value?.value;
   if (counts && counts.records + counts.lostCommits > 0) {
@@ -214,6 +213,7 @@ function DroppedAndKeys({ hasOthers, isReady }: { hasOthers: boolean; isReady: b
   return (
     <>
       {lines.length > 0 && <ul class="lines">{lines}</ul>}
+      {has("metrics") && <WatchDropped />}
       {may("admin") && <ExpiringKeys />}
       {!isReady && <Loading />}
       {isReady && !hasOthers && lines.length === 0 && (
@@ -223,6 +223,11 @@ function DroppedAndKeys({ hasOthers, isReady }: { hasOthers: boolean; isReady: b
       )}
     </>
   );
+}
+
+function WatchDropped() {
+  useResource(dropped);
+  return null;
 }
 
 function ExpiringKeys() {

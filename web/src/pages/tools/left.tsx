@@ -14,8 +14,7 @@ export function Left({ name, status }: { name: string; status: ToolStatus }) {
   if (!found || left === null || left === undefined) return null;
   return (
     <span class="left">
-      {" · "}
-      {texts.value.attention.changesIn} <Countdown until={found.at + left} />
+      <Countdown until={found.at + left} label={texts.value.attention.changes[status]} />
     </span>
   );
 }

@@ -55,9 +55,11 @@ function Table({ stats, name }: { stats: ToolStats; name: string }) {
       </Row>
       {latency.count > 0 && (
         <Row name={t.latency}>
-          <span class="num">
-            p50 {duration(latency.p50Ms)} · p95 {duration(latency.p95Ms)} · p99 {duration(latency.p99Ms)} · max {duration(latency.maxMs)}
-          </span>
+          {([["p50", latency.p50Ms], ["p95", latency.p95Ms], ["p99", latency.p99Ms], ["max", latency.maxMs]] as const).map(([name, value]) => (
+            <span key={name} class="spaced num" data-raw>
+              <span class="quiet">{name}</span> {duration(value)}
+            </span>
+          ))}
         </Row>
       )}
       {sum(stats.refusals) > 0 && <Row name={t.refusals}>{list(stats.refusals)}</Row>}

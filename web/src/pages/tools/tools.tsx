@@ -136,8 +136,8 @@ function columns(filter: ToolFilter): Column<Tool>[] {
           <Raw text={tool.description} limit={160} />
         ) : (
           <>
-            <Raw text={tool.reason} limit={120} />
             <Left name={tool.name} status={tool.status} />
+            <Raw text={tool.reason} limit={120} />
           </>
         ),
     },

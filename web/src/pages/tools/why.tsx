@@ -76,7 +76,7 @@ function Facts({ facts, at, tool }: { facts: Explanation; at: number; tool: Tool
           <ToolBadge status={facts.status} /> <Raw text={facts.reason} limit={600} />
         </Row>
         {typeof facts.changesInMs === "number" && (
-          <Row name={t.changesIn}>
+          <Row name={t.changes[facts.status]}>
             <Countdown until={at + facts.changesInMs} />
           </Row>
         )}
