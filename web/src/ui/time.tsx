@@ -1,6 +1,6 @@
 // Moments, ages and time left. All of them change by the clock of the page, not by reading anything again.
 
-import { now } from "../base/clock.ts";
+import { now, serverNow } from "../base/clock.ts";
 import { clockTime, countdown, dateTime } from "../base/format.ts";
 import { language, texts } from "../i18n/index.ts";
 
@@ -31,9 +31,12 @@ export function Ago({ at }: { at: string | number }) {
 /** The time left until a moment, as 4:05. */
 export function Countdown({ until, label }: { until: string | number; label?: string }) {
   const time = parse(until);
+  // Shown anew with each tick, but by the present time: a tick may be a second old.
+  void now.value;
+  const left = countdown(time - serverNow());
   return (
-    <time class="countdown" dateTime={new Date(time).toISOString()} title={label ? `${label} ${countdown(time - now.value)}` : dateTime(time, language.value)}>
-      {countdown(time - now.value)}
+    <time class="countdown" dateTime={new Date(time).toISOString()} title={label ? `${label} ${left}` : dateTime(time, language.value)}>
+      {left}
     </time>
   );
 }
