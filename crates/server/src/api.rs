@@ -16,6 +16,7 @@ mod exports;
 mod grants;
 mod health;
 mod keys;
+mod login;
 mod mcp;
 mod mcp_servers;
 mod messages;
@@ -82,6 +83,7 @@ fn routes() -> Vec<Route> {
         problems::routes(),
         docs::routes(),
         ui::routes(),
+        login::routes(),
         system::routes(),
         health::routes(),
         keys::routes(),

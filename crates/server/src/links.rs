@@ -67,12 +67,6 @@ fn approvals_path(settings: &Settings) -> &'static str {
     if settings.ui { DASHBOARD_APPROVALS } else { READ_ONLY_APPROVALS }
 }
 
-/// The path of `public_url`, which a proxy in front of this server removes; empty without one.
-pub(crate) fn base_path(settings: &Settings) -> &str {
-    let authority = public_url(settings).and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
-    authority.and_then(|rest| rest.find('/').map(|slash| &rest[slash..])).unwrap_or_default()
-}
-
 fn public_url(settings: &Settings) -> Option<&str> {
     settings.public_url.as_deref().map(|url| url.trim_end_matches('/'))
 }

@@ -77,7 +77,10 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key created with `toolhub keys create`. Not needed in local mode."}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "A key created with `toolhub keys create`. Not needed in local mode."},
+                "login": {"type": "apiKey", "in": "cookie", "name": "toolhub_session", "description": "The cookie of a login to the dashboard; only for requests of its own page."},
+            },
         },
     })
 }
@@ -183,7 +186,7 @@ fn describe_operation(
         }
         operation.extend(body.map(|body| ("requestBody".into(), body)));
         if route.access != Access::Open {
-            operation.insert("security".into(), json!([{"key": []}]));
+            operation.insert("security".into(), json!([{"key": []}, {"login": []}]));
         }
         if let Access::Needs(scope) = route.access {
             operation.insert("x-toolhub-scope".into(), scope.as_str().into());

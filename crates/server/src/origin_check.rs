@@ -19,7 +19,8 @@ use crate::{
     settings::Settings,
 };
 
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Where a request comes from, by the browser that sends it.
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The allowed hosts and origins.
 #[derive(Debug)]
@@ -123,7 +124,7 @@ fn opens_dashboard(request: &Request) -> bool {
 }
 
 /// Scheme, host and port of a URL, as browsers write an origin.
-fn url_origin(url: &str) -> Option<Box<str>> {
+pub(crate) fn url_origin(url: &str) -> Option<Box<str>> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let default_port = match scheme {

@@ -172,6 +172,15 @@ pub struct Limits {
     pub held_bytes: usize,
 }
 
+impl Settings {
+    /// The path of `public_url`, which a proxy in front of this server removes; empty without one.
+    pub(crate) fn base_path(&self) -> &str {
+        let public = self.public_url.as_deref().map(|url| url.trim_end_matches('/'));
+        let authority = public.and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
+        authority.and_then(|rest| rest.find('/').map(|slash| &rest[slash..])).unwrap_or_default()
+    }
+}
+
 impl Limits {
     /// The limits on a JSON body.
     pub(crate) fn json(&self) -> JsonLimits {

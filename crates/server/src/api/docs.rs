@@ -10,7 +10,7 @@ use axum::{
 };
 
 use super::ui;
-use crate::{app::App, links, route::Route, scope::Access};
+use crate::{app::App, route::Route, scope::Access};
 
 /// Only the server's own scripts and styles, nothing inline, no frames, no native form submission.
 const CSP_HEADER: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
@@ -48,7 +48,7 @@ pub(super) fn routes() -> Vec<Route> {
 async fn root(State(app): State<App>) -> Redirect {
     match app.settings().ui {
         true => Redirect::temporary(&ui::address(&app)),
-        false => Redirect::temporary(&format!("{}/docs", links::base_path(app.settings()))),
+        false => Redirect::temporary(&format!("{}/docs", app.settings().base_path())),
     }
 }
 

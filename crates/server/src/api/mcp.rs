@@ -8,7 +8,6 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{ErrorKind, Toolset};
@@ -238,8 +237,5 @@ fn guard_stream(app: &App, principal: Principal, response: Response) -> Response
     }
     // A buffering proxy would hold the messages back.
     parts.headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    let app = app.clone();
-    let frames = body.into_data_stream();
-    let frames = frames.take_while(move |_| std::future::ready(sse::is_still_authorized(&app, &principal)));
-    Response::from_parts(parts, Body::from_stream(frames))
+    Response::from_parts(parts, Body::from_stream(sse::end_with_key(app, principal, body.into_data_stream())))
 }

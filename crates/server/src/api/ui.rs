@@ -15,7 +15,6 @@ use super::docs::escape_html;
 use crate::{
     app::App,
     extract::Params,
-    links,
     problem::{ApiResult, Code, Problem},
     route::Route,
     scope::Access,
@@ -72,7 +71,7 @@ async fn root(State(app): State<App>) -> ApiResult<Redirect> {
 
 async fn page(State(app): State<App>, headers: HeaderMap) -> ApiResult<Response> {
     check_enabled(&app)?;
-    let (page, tag) = ui::page(&escape_html(links::base_path(app.settings())));
+    let (page, tag) = ui::page(&escape_html(app.settings().base_path()));
     let is_known = headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
@@ -128,7 +127,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 
 /// The address of the dashboard, as a browser reaches it.
 pub(super) fn address(app: &App) -> String {
-    format!("{}/ui/", links::base_path(app.settings()))
+    format!("{}/ui/", app.settings().base_path())
 }
 
 fn check_enabled(app: &App) -> ApiResult<()> {
