@@ -63,10 +63,11 @@ export const withheldTools = computed(() => (tools.data.value?.value ?? []).filt
 const concerns = (name: string) => (event: HubEvent) =>
   (event.event === "tool.status.changed" && event.toolName === name) || event.event === "config.reloaded" || event.event.startsWith("mcp.server.");
 
-export const explanationOf = (name: string, threadId: string): Resource<Explanation> =>
+/** A trial ends, and a thread's facts change, without an event: the page of a tool reads it often. */
+export const explanationOf = (name: string, threadId: string, everyMs = 30_000): Resource<Explanation> =>
   new Resource(() => get<Explanation>(`${toolPath(name)}/explain${threadId ? `?threadId=${segment(threadId)}` : ""}`), {
     changes: concerns(name),
-    everyMs: 30_000,
+    everyMs,
   });
 
 export const toolOf = (name: string): Resource<Tool> =>

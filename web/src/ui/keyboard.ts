@@ -1,6 +1,6 @@
 // Keys that work on the whole page. Pages add their own while they are shown.
 
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 
 export type KeyMap = Record<string, (event: KeyboardEvent) => void>;
 
@@ -13,7 +13,7 @@ const isTyping = (target: EventTarget | null): boolean =>
 
 /** The keys of a component, while it is shown. Two keys in a row are written `g t`. */
 export function useKeys(map: KeyMap): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     maps.push(map);
     return () => void maps.splice(maps.indexOf(map), 1);
   });

@@ -51,10 +51,17 @@ export function watch(page: Page, server: { url: string }, problems: string[], f
   });
 }
 
-export async function open(server: { url: string }, path = "/ui/", { language = "en", theme, ...options }: Setup = {}): Promise<Watched> {
+/** A browser without cookies and settings. */
+export async function newContext({ language = "en", theme, ...options }: Setup = {}): Promise<BrowserContext> {
   const context = await (await launch()).newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...(theme && { colorScheme: theme }), ...options });
-  await context.addInitScript((chosen) => localStorage.setItem("toolhub.language", chosen), language);
+  // Only where nothing was chosen: a test may choose another one and load the page again.
+  await context.addInitScript((chosen) => localStorage.getItem("toolhub.language") ?? localStorage.setItem("toolhub.language", chosen), language);
   await useFiles(context);
+  return context;
+}
+
+export async function open(server: { url: string }, path = "/ui/", setup: Setup = {}): Promise<Watched> {
+  const context = await newContext(setup);
   const page = await context.newPage();
   page.setDefaultTimeout(5_000);
   const [problems, files]: [string[], string[]] = [[], []];
@@ -67,8 +74,6 @@ export async function open(server: { url: string }, path = "/ui/", { language = 
 async function useFiles(context: BrowserContext): Promise<void> {
   const folder = process.env.UI_DIR;
   if (folder) await context.route(/\/ui\/[0-9a-f]{16}\/app\.(js|css)$/, (route) => route.fulfill({ path: `${folder}/${route.request().url().split("/").pop()}` }));
-  // TEMPORARY
-  if (process.env.FAKE) await context.route("**/ui/session", async (route) => { const r = await fetch(route.request().url().replace("/session", "/")); const v = /data-version="([^"]*)"/.exec(await r.text())![1]; return route.fulfill({ json: { loginNeeded: false, local: true, tenant: "main", caller: "local", scopes: [], expiresAt: null, version: "0.1.0", uiVersion: v, features: ["metrics"] } }); });
 }
 
 /** Opens the page with a key. */

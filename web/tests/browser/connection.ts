@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { startProxy } from "../../scripts/proxy.ts";
-import { close, gone, launch, open, visible, watch, withPage } from "./browser.ts";
+import { close, gone, newContext, open, visible, watch, withPage } from "./browser.ts";
 import { freePort, TestServer, until } from "./server.ts";
 
 test("a killed server turns numbers grey with their time; back again, everything is read anew", async () => {
@@ -48,7 +48,7 @@ test("what changed while the connection was lost is there afterwards", async () 
 
 test("ten tabs are live on one stream", async () => {
   const server = await TestServer.start();
-  const context = await (await launch()).newContext();
+  const context = await newContext();
   const problems: string[] = [];
   const pages = await Promise.all(
     Array.from({ length: 10 }, async () => {
@@ -72,7 +72,7 @@ test("ten tabs are live on one stream", async () => {
 
 test("a browser without shared workers has a stream in its page", async () => {
   const server = await TestServer.start();
-  const context = await (await launch()).newContext();
+  const context = await newContext();
   await context.addInitScript(() => delete (globalThis as { SharedWorker?: unknown }).SharedWorker);
   const page = await context.newPage();
   await page.goto(`${server.url}/ui/approvals`);

@@ -18,7 +18,9 @@ test("everything of a decision works with the keyboard alone", async () => {
     assert.ok((await page.locator(".skip").boundingBox())!.y >= 0);
     await press("Enter");
     assert.equal(await page.evaluate(() => document.activeElement?.id), "main");
-    await press("g", "a", "j");
+    await press("g", "a");
+    await visible(page.locator(".approval-list"));
+    await press("j");
     await visible(page.getByRole("button", { name: "Allow once" }));
     await press("a");
     assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Allow once");

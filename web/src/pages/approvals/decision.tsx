@@ -1,6 +1,6 @@
 // The six answers to an approval. What was typed stays when somebody else answers first.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
 import type { AnswerBody, Approval, Tool } from "../../api/types.ts";
 import { parseObject, pretty } from "../../base/json.ts";
@@ -121,7 +121,7 @@ interface DenyProps {
 function DenyForm({ draft, change, isOpen, isBusy, deny }: DenyProps) {
   const t = texts.value.approvals;
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     deny(draft.reason.trim());

@@ -1,6 +1,6 @@
 // Changes the arguments of a call as JSON and shows the difference before it is allowed.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { parseObject, pretty } from "../../base/json.ts";
 import type { Draft } from "../../data/approvals.ts";
 import { texts } from "../../i18n/index.ts";
@@ -21,7 +21,7 @@ interface Props {
 export function EditForm({ before, draft, change, isOpen, isBusy, allow, errors }: Props) {
   const t = texts.value.approvals;
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   const parsed = parseObject(draft.text);
   return (
     <div class="form">

@@ -17,7 +17,7 @@ import { Ago, Countdown } from "../../ui/time.tsx";
 export function Why({ tool, threadId }: { tool: Tool; threadId: string }) {
   const t = texts.value.why;
   // The change of the status reaches the tool first; its explanation is another one then.
-  const resource = useMemo(() => explanationOf(tool.name, threadId), [tool.name, threadId]);
+  const resource = useMemo(() => explanationOf(tool.name, threadId, 2_500), [tool.name, threadId]);
   useResource(resource);
   return (
     <section class="card" aria-labelledby="why">
