@@ -1,7 +1,7 @@
 // Drives the real binary with a real browser:
 //   TOOLHUB_BIN=… npm run test:browser -- --only approvals
 import { existsSync } from "node:fs";
-import { after } from "node:test";
+import { after, describe } from "node:test";
 import { quit } from "./browser.ts";
 import { binary } from "./server.ts";
 
@@ -9,9 +9,14 @@ if (!existsSync(binary)) {
   console.error(`there is no ${binary}; build it with cargo build --bin toolhub, or name another one in TOOLHUB_BIN`);
   process.exit(1);
 }
-after(quit);
 
 const only = process.argv.indexOf("--only") > 0 ? process.argv[process.argv.indexOf("--only") + 1] : undefined;
-for (const name of ["load", "status", "approvals", "keys", "connection", "language", "keyboard", "accessibility", "hostile"]) {
-  if (!only || only.split(",").includes(name)) await import(`./${name}.ts`);
-}
+const all = ["load", "status", "approvals", "keys", "connection", "language", "keyboard", "accessibility", "hostile"];
+const chosen = all.filter((name) => !only || only.split(",").includes(name));
+const modules = chosen.map((name) => `./${name}.ts`);
+// Much of the time is waiting, so files run beside each other.
+describe("dashboard", { concurrency: 2 }, async () => {
+  // Here, because hooks of the root run only when nothing keeps the process alive.
+  after(quit);
+  for (const module of modules) await import(module);
+});
