@@ -118,9 +118,9 @@ function Navigation() {
 function User() {
   const t = texts.value.nav;
   const current = session.value;
-  if (current.state !== "in" || current.session.local) return <span class="user quiet">{t.local}</span>;
+  if (current.state !== "in" || current.session.local) return <span class="account quiet">{t.local}</span>;
   return (
-    <span class="user">
+    <span class="account">
       <Icon name="person" />
       <span class="ellipsis">
         <Raw text={current.session.caller ?? ""} limit={60} />
