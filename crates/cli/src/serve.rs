@@ -10,6 +10,7 @@ mod api_servers;
 mod api_tools;
 mod background;
 mod banner;
+mod browser;
 mod daemon;
 mod logs;
 mod open_files;
@@ -55,6 +56,12 @@ pub(crate) struct Serve {
     /// Reload the config whenever its file changes
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Serve no dashboard
+    #[arg(long, conflicts_with = "open")]
+    pub(crate) no_ui: bool,
+    /// Open the dashboard in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
 }
 
 /// Serve a few sample tools.
@@ -74,11 +81,17 @@ pub(crate) struct Demo {
 /// Serves until a stop signal.
 pub(crate) async fn serve(global: &GlobalFlags, printer: &Printer, serve: Serve) -> Result<Exit, Failure> {
     let mut options = global.load_options()?;
-    (options.host, options.port) = (serve.host, serve.port);
+    (options.host, options.port, options.no_ui) = (serve.host, serve.port, serve.no_ui);
     let local = LocalHub::load(options)?;
     logs::init(&local.loaded.config.telemetry);
     let daemon = Arc::new(Daemon::open(&local, local.config_file(), Purpose::Serve).await?);
-    run(&daemon, serve.watch, |url| banner::print_serve(printer, url, &daemon)).await
+    let greet = |url: &str| {
+        banner::print_serve(printer, url, &daemon);
+        if serve.open {
+            browser::open_dashboard(printer, daemon.dashboard_url(url));
+        }
+    };
+    run(&daemon, serve.watch, greet).await
 }
 
 /// How long the banner of the demo waits for its MCP server.

@@ -16,6 +16,7 @@ mod exports;
 mod grants;
 mod health;
 mod keys;
+mod login;
 mod mcp;
 mod mcp_servers;
 mod messages;
@@ -35,6 +36,7 @@ mod system;
 mod threads;
 mod tools;
 mod toolsets;
+mod ui;
 
 use std::sync::OnceLock;
 
@@ -84,6 +86,8 @@ fn routes() -> Vec<Route> {
         backups::routes(),
         problems::routes(),
         docs::routes(),
+        ui::routes(),
+        login::routes(),
         system::routes(),
         health::routes(),
         keys::routes(),

@@ -7,8 +7,9 @@ use toolhub_agent::AgentService;
 use toolhub_core::{CancellationToken, ToolHub, backend::Backend, clock::Timestamp};
 
 use crate::{
-    admission::Admission, audit::Audit, host_control::HostControl, keys::Keys, mcp::McpEndpoint, metrics::Metrics,
-    origin_check::OriginCheck, series::CallSeries, settings::Settings,
+    admission::Admission, audit::Audit, host_control::HostControl, keys::Keys, login_attempts::LoginAttempts,
+    login_cookie::LoginCookie, mcp::McpEndpoint, metrics::Metrics, origin_check::OriginCheck, series::CallSeries,
+    settings::Settings,
 };
 
 /// Cheap to clone; all clones share one server.
@@ -24,6 +25,8 @@ struct Inner {
     settings: Settings,
     origin_check: OriginCheck,
     keys: Arc<Keys>,
+    login_cookie: LoginCookie,
+    login_attempts: LoginAttempts,
     audit: Arc<Audit>,
     meters: Metrics,
     started: Instant,
@@ -42,6 +45,7 @@ impl App {
     ) -> Self {
         let keys = Arc::new(Keys::new(&settings, store.clone(), hub.clock()));
         let origin_check = OriginCheck::new(&settings);
+        let (login_cookie, login_attempts) = (LoginCookie::new(&settings), LoginAttempts::default());
         let audit = Arc::new(Audit::new(store.clone(), hub.clock(), settings.audit_retention));
         let (meters, started, stopping) = (Metrics::default(), Instant::now(), CancellationToken::new());
         let (agents, admission) = (OnceLock::new(), Admission::new(settings.limits.connections.max(1)));
@@ -54,6 +58,8 @@ impl App {
             settings,
             origin_check,
             keys,
+            login_cookie,
+            login_attempts,
             audit,
             meters,
             started,
@@ -122,6 +128,16 @@ impl App {
     /// The API keys.
     pub(crate) fn keys(&self) -> &Arc<Keys> {
         &self.0.keys
+    }
+
+    /// The cookie of logins.
+    pub(crate) fn login_cookie(&self) -> &LoginCookie {
+        &self.0.login_cookie
+    }
+
+    /// The failed logins.
+    pub(crate) fn login_attempts(&self) -> &LoginAttempts {
+        &self.0.login_attempts
     }
 
     /// The audit log.

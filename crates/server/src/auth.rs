@@ -22,7 +22,7 @@ use crate::{
     audit,
     connections::{ConnState, Executing, Holder},
     metrics::RouteMeter,
-    problem::{Code, Problem},
+    problem::{self, Code, Problem},
     request_info::RequestInfo,
     scope::{Access, Principal, Scope},
     settings::Auth,
@@ -42,6 +42,8 @@ pub(crate) struct RouteGuard {
     pub(crate) route: &'static str,
     /// The action to record in the audit log, if the route is audited.
     pub(crate) audited: Option<&'static str>,
+    /// The action to record instead for a request that does not succeed.
+    pub(crate) audited_failures: Option<&'static str>,
     pub(crate) meter: Arc<RouteMeter>,
     pub(crate) key_page: Option<KeyPage>,
     pub(crate) is_health_check: bool,
@@ -63,23 +65,26 @@ impl RouteGuard {
         F: Future<Output = Response>,
     {
         let summary = RequestSummary::of(&request);
-        let admitted = self.admit(request.headers(), summary.info.as_ref()).await.and_then(|principal| {
-            let conn = request.extensions_mut().remove::<Arc<ConnState>>();
-            Ok((conn.map(|conn| self.begin_execution(&conn, principal.as_ref())).transpose()?, principal))
-        });
+        let admitted =
+            self.admit(request.method(), request.headers(), summary.info.as_ref()).await.and_then(|principal| {
+                let conn = request.extensions_mut().remove::<Arc<ConnState>>();
+                Ok((conn.map(|conn| self.begin_execution(&conn, principal.as_ref())).transpose()?, principal))
+            });
         let (response, principal) = match admitted {
             Err(problem) => match self.key_page.filter(|_| is_browser_without_key(&problem, request.headers())) {
                 Some(page) => (unauthorized(page(&self.app, &mut request.into_parts().0)), None),
-                None => (refusal_response(problem), None),
+                None => (problem.into_response(), None),
             },
             // Held until the response begins.
             Ok((_execution, principal)) => {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
                 }
-                let response = AssertUnwindSafe(next(request)).catch_unwind().await.unwrap_or_else(|_| {
+                let mut response = AssertUnwindSafe(next(request)).catch_unwind().await.unwrap_or_else(|_| {
                     Problem::new(Code::INTERNAL, "internal error: the request handler panicked").into_response()
                 });
+                // A login has one only from then on.
+                let principal = response.extensions_mut().remove::<Principal>().or(principal);
                 (response, principal)
             }
         };
@@ -98,13 +103,10 @@ impl RouteGuard {
     /// Records the request in the audit log if it was denied or the route is audited.
     async fn audit(&self, summary: RequestSummary, status: StatusCode, principal: Option<Principal>) {
         let denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        let act = match self.audited {
-            _ if denied => "denied",
-            Some(action) => action,
-            None => return,
-        };
+        let failure = self.audited_failures.filter(|_| !status.is_success()).or(denied.then_some("denied"));
+        let Some(act) = failure.or(self.audited) else { return };
         let now = self.app.now();
-        let not_kept = match denied.then(|| self.app.audit().try_admit_denial(now)) {
+        let not_kept = match failure.is_some().then(|| self.app.audit().try_admit_denial(now)) {
             None => 0,
             Some(Some(dropped)) => dropped,
             Some(None) => return,
@@ -127,10 +129,15 @@ impl RouteGuard {
     }
 
     /// Authenticates and authorises. Returns `None` only for an anonymous request to an open route.
-    async fn admit(&self, headers: &HeaderMap, info: Option<&RequestInfo>) -> Result<Option<Principal>, Problem> {
+    async fn admit(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        info: Option<&RequestInfo>,
+    ) -> Result<Option<Principal>, Problem> {
         let found = match &self.app.settings().auth {
             Auth::Local => authenticate_local(info).map(Some),
-            Auth::Keys(_) => self.authenticate_key(headers).await,
+            Auth::Keys(_) => self.authenticate_key(method, headers).await,
         };
         let scope = match self.access {
             // An open route shows more to an authenticated client, and still serves every other one.
@@ -167,15 +174,27 @@ impl RouteGuard {
         Ok((permit, principal.is_some().then(|| conn.begin_execution())))
     }
 
-    async fn authenticate_key(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
+    /// The principal of the key in a request, or of its login. A key takes precedence, also one that is not valid.
+    async fn authenticate_key(&self, method: &Method, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let key = match (values.next(), values.next()) {
-            (None, _) => return Ok(None),
+            (None, _) => return self.authenticate_login(method, headers).await,
             (Some(_), Some(_)) => return Err(invalid_key_problem()),
             (Some(value), None) => bearer_token(value).ok_or_else(invalid_key_problem)?,
         };
         let found = self.app.keys().find(key, self.app.now()).await?;
         found.map(Some).ok_or_else(invalid_key_problem)
+    }
+
+    async fn authenticate_login(&self, method: &Method, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
+        let secrets = self.app.login_cookie().secrets(method, headers)?;
+        for secret in &secrets {
+            if let Some(principal) = self.app.keys().find_login(secret, self.app.now()).await? {
+                return Ok(Some(principal));
+            }
+        }
+        let ended = || Problem::new(Code::UNAUTHENTICATED, "the login has ended").hint("log in again at `/ui/`");
+        if secrets.is_empty() { Ok(None) } else { Err(ended()) }
     }
 }
 
@@ -187,15 +206,10 @@ fn overloaded_problem() -> Problem {
     Problem::from(error)
 }
 
-/// The response to a refused request. HTTP requires `WWW-Authenticate` with a 401.
-fn refusal_response(problem: Problem) -> Response {
-    let response = problem.into_response();
-    if response.status() == StatusCode::UNAUTHORIZED { unauthorized(response) } else { response }
-}
-
+/// The page for a client without a key. HTTP requires `WWW-Authenticate` with a 401.
 fn unauthorized(mut response: Response) -> Response {
     *response.status_mut() = StatusCode::UNAUTHORIZED;
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, problem::AUTHENTICATE);
     response
 }
 

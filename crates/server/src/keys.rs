@@ -4,6 +4,7 @@
 //! it is valid. All keys are held in memory; which scope a route needs is decided elsewhere (`auth`).
 
 mod encoding;
+mod login;
 mod store;
 
 use std::{
@@ -166,9 +167,12 @@ impl Keys {
         Ok(found)
     }
 
-    /// Whether a principal still has a valid key with the same scopes.
+    /// Whether a principal still has a valid key with the same scopes, and its login has not ended.
     pub(crate) fn is_still_valid(&self, principal: &Principal, now: Timestamp) -> bool {
-        let same = |entry: &KeyEntry| entry.principal(now).as_ref() == Some(principal);
+        if let Some(login) = &principal.login {
+            return self.is_login_valid(login, principal, now);
+        }
+        let same = |entry: &KeyEntry| entry.principal(now).is_some_and(|current| current.has_same_rights(principal));
         self.config_keys.load().iter().any(same) || self.key_store.all().iter().any(|stored| same(&stored.entry))
     }
 }
@@ -254,6 +258,8 @@ impl KeyEntry {
 
     fn principal(&self, now: Timestamp) -> Option<Principal> {
         let is_valid = self.expires.is_none_or(|expiry| now < expiry);
-        is_valid.then(|| Principal { tenant: self.tenant.clone(), caller: self.name.clone(), scopes: self.scopes })
+        let principal =
+            || Principal { tenant: self.tenant.clone(), caller: self.name.clone(), scopes: self.scopes, login: None };
+        is_valid.then(principal)
     }
 }

@@ -15,6 +15,7 @@ mod connections;
 mod cursor;
 mod duration_param;
 mod extract;
+mod features;
 mod handler;
 mod host_control;
 mod idempotency;
@@ -23,6 +24,8 @@ mod keys;
 mod links;
 mod list_detail;
 mod listener;
+mod login_attempts;
+mod login_cookie;
 mod mcp;
 mod metrics;
 mod openapi;
@@ -36,6 +39,7 @@ mod scope;
 mod series;
 mod settings;
 mod sse;
+mod ui;
 
 use std::sync::Arc;
 

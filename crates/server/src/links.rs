@@ -10,8 +10,10 @@ use toolhub_core::ids::{ApprovalId, CallId, RunId};
 
 use crate::{app::App, extract::FromParts, problem::Problem, settings::Settings};
 
-/// The path of the pages of approvals.
-const APPROVAL_PAGES: &str = "/ui/approvals";
+/// The path of the dashboard's pages of approvals.
+const DASHBOARD_APPROVALS: &str = "/ui/approvals";
+/// The path of the pages that only show an approval, for a server without a dashboard.
+const READ_ONLY_APPROVALS: &str = "/pages/approvals";
 
 /// The base URL of this server. Built only when needed: most responses contain no link.
 #[derive(Clone)]
@@ -30,9 +32,14 @@ impl FromParts for Links {
 }
 
 impl Links {
-    /// The URL of the page of an approval. It shows the approval and answers nothing.
+    /// The URL of the page of an approval. Opening it answers nothing.
     pub(crate) fn approval(&self, id: ApprovalId) -> String {
-        format!("{}{APPROVAL_PAGES}/{id}", self.base_url())
+        format!("{}/{id}", self.approvals())
+    }
+
+    /// The URL of the pages of approvals.
+    pub(crate) fn approvals(&self) -> String {
+        format!("{}{}", self.base_url(), approvals_path(self.app.settings()))
     }
 
     /// The URL of this server, as the client reaches it; empty if the request names no host.
@@ -53,7 +60,11 @@ pub(crate) fn approval_pages(settings: &Settings, address: SocketAddr) -> String
         None if address.ip().is_unspecified() => String::new(),
         None => format!("http://{address}"),
     };
-    base + APPROVAL_PAGES
+    base + approvals_path(settings)
+}
+
+fn approvals_path(settings: &Settings) -> &'static str {
+    if settings.ui { DASHBOARD_APPROVALS } else { READ_ONLY_APPROVALS }
 }
 
 fn public_url(settings: &Settings) -> Option<&str> {

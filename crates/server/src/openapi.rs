@@ -42,10 +42,13 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
     let mut input = settings.clone().for_deserialize().into_generator();
     let mut output = settings.for_serialize().into_generator();
     let problem = output.subschema_for::<ProblemBody>();
-    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for route in routes {
         let operation = describe_operation(route, (&mut input, &mut output), problem.as_value());
-        paths.entry(route.path).or_default().insert(route.method.as_str().to_ascii_lowercase(), operation);
+        paths
+            .entry(openapi_path(route.path))
+            .or_default()
+            .insert(route.method.as_str().to_ascii_lowercase(), operation);
     }
     let mut schemas = output.take_definitions(true);
     let mut input = input.take_definitions(true);
@@ -74,7 +77,10 @@ pub(crate) fn document(routes: &[Route], version: &str) -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key created with `toolhub keys create`. Not needed in local mode."}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "A key created with `toolhub keys create`. Not needed in local mode."},
+                "login": {"type": "apiKey", "in": "cookie", "name": "toolhub_session", "description": "The cookie of a login to the dashboard; only for requests of its own page."},
+            },
         },
     })
 }
@@ -180,7 +186,7 @@ fn describe_operation(
         }
         operation.extend(body.map(|body| ("requestBody".into(), body)));
         if route.access != Access::Open {
-            operation.insert("security".into(), json!([{"key": []}]));
+            operation.insert("security".into(), json!([{"key": []}, {"login": []}]));
         }
         if let Access::Needs(scope) = route.access {
             operation.insert("x-toolhub-scope".into(), scope.as_str().into());
@@ -189,10 +195,17 @@ fn describe_operation(
     operation
 }
 
+/// The path in the document, which has no notation for a parameter that contains slashes.
+fn openapi_path(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
 /// `get_tools_name_calls`: the method and the segments of the path.
 fn operation_id(route: &Route) -> String {
-    let segments = route.path.split('/').map(|part| part.trim_matches(['{', '}'])).filter(|part| !part.is_empty());
+    let segments = route.path.split('/').map(|part| part.trim_matches(['{', '*', '}'])).filter(|part| !part.is_empty());
     let segments = segments.filter(|part| !matches!(*part, "api" | "v1"));
+    // `/ui/` is another operation than `/ui`.
+    let index = (route.path.len() > 1 && route.path.ends_with('/')).then_some("index");
     let method = route.method.as_str().to_ascii_lowercase();
-    std::iter::once(method.as_str()).chain(segments).collect::<Vec<_>>().join("_").replace(['-', '.'], "_")
+    std::iter::once(method.as_str()).chain(segments).chain(index).collect::<Vec<_>>().join("_").replace(['-', '.'], "_")
 }

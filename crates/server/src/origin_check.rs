@@ -8,7 +8,7 @@ mod hosts;
 
 use axum::{
     extract::Request,
-    http::{HeaderMap, HeaderName, Version, header},
+    http::{HeaderName, Method, Version, header},
 };
 
 use hosts::{Hosts, host_name};
@@ -19,7 +19,8 @@ use crate::{
     settings::Settings,
 };
 
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Where a request comes from, by the browser that sends it.
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The allowed hosts and origins.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl OriginCheck {
     /// The problem to answer with.
     pub(crate) fn check(&self, request: &Request, info: &RequestInfo) -> Result<(), Problem> {
         let authority = self.check_host(request, info)?;
-        self.check_origin(request.headers(), authority)
+        self.check_origin(request, authority)
     }
 
     /// The authority of the request. It may be absent only if the request came through no socket.
@@ -83,7 +84,8 @@ impl OriginCheck {
     }
 
     /// Refuses requests that a page of another site has sent.
-    fn check_origin(&self, headers: &HeaderMap, authority: &str) -> Result<(), Problem> {
+    fn check_origin(&self, request: &Request, authority: &str) -> Result<(), Problem> {
+        let headers = request.headers();
         let foreign = |why| Err(Problem::new(Code::FOREIGN_ORIGIN, why));
         for origin in headers.get_all(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or_default();
@@ -94,6 +96,9 @@ impl OriginCheck {
                 return foreign("the `Origin` of the request is another site");
             }
         }
+        if opens_dashboard(request) {
+            return Ok(());
+        }
         for site in headers.get_all(FETCH_SITE) {
             if !matches!(site.as_bytes(), b"none" | b"same-origin") {
                 return foreign("according to `Sec-Fetch-Site`, the request comes from another site");
@@ -103,8 +108,23 @@ impl OriginCheck {
     }
 }
 
+/// Whether a person has followed a link to the dashboard, such as one to an approval in a chat. The other site learns nothing: it gets
+/// neither the page, which holds no data, nor a window to talk to, and the browser sends no cookie.
+fn opens_dashboard(request: &Request) -> bool {
+    let is = |name: &str, value: &[u8]| {
+        let mut values = request.headers().get_all(name).iter();
+        values.next().is_some_and(|first| first.as_bytes() == value) && values.next().is_none()
+    };
+    let path = request.uri().path();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    is_read
+        && (path == "/ui" || path.starts_with("/ui/"))
+        && is("sec-fetch-mode", b"navigate")
+        && is("sec-fetch-dest", b"document")
+}
+
 /// Scheme, host and port of a URL, as browsers write an origin.
-fn url_origin(url: &str) -> Option<Box<str>> {
+pub(crate) fn url_origin(url: &str) -> Option<Box<str>> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let default_port = match scheme {

@@ -14,6 +14,9 @@ use toolhub_core::{CallError, ErrorKind};
 
 use crate::json::Json;
 
+/// The scheme by which clients authenticate themselves; HTTP requires it in `WWW-Authenticate` with each 401.
+pub(crate) const AUTHENTICATE: HeaderValue = HeaderValue::from_static("Bearer");
+
 /// A code that belongs to HTTP, not to calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code {
@@ -193,6 +196,9 @@ impl IntoResponse for Problem {
         let mut response = (status, Json(self.to_json())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, AUTHENTICATE);
+        }
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -52,6 +52,8 @@ pub(crate) struct Route {
     adds_success_flag: bool,
     /// The action to record in the audit log, if the route is audited.
     pub(crate) audited: Option<&'static str>,
+    /// The action to record instead if it does not succeed. Such requests are recorded at the rate of denied ones.
+    pub(crate) audited_failures: Option<&'static str>,
     /// Whether the idempotency middleware replays responses to repetitions with the same `Idempotency-Key`.
     pub(crate) replays_responses: bool,
     /// Response headers, by status, that do not follow from its parameters.
@@ -94,6 +96,7 @@ impl Route {
             describe_inputs: inputs,
             adds_success_flag: false,
             audited: None,
+            audited_failures: None,
             response_headers: Vec::new(),
             key_page: None,
             is_health_check: false,
@@ -134,6 +137,12 @@ impl Route {
     /// Records its requests in the audit log as this action: caller, time, address and status.
     pub(crate) fn audited(mut self, action: &'static str) -> Self {
         self.audited = Some(action);
+        self
+    }
+
+    /// Records its requests that do not succeed as another action.
+    pub(crate) fn audited_failures(mut self, action: &'static str) -> Self {
+        self.audited_failures = Some(action);
         self
     }
 
@@ -183,10 +192,20 @@ impl Route {
 pub(crate) fn router(routes: Vec<Route>, app: &App) -> Router<App> {
     routes.into_iter().fold(Router::new(), |router, route| {
         let Route { method, path, access, audited, adds_success_flag, replays_responses, handler, .. } = route;
-        let (key_page, is_health_check) = (route.key_page, route.is_health_check);
+        let (key_page, is_health_check, audited_failures) =
+            (route.key_page, route.is_health_check, route.audited_failures);
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         let meter = app.meters().route(path, method.as_str());
-        let guard = RouteGuard { app: app.clone(), access, route: path, audited, meter, key_page, is_health_check };
+        let guard = RouteGuard {
+            app: app.clone(),
+            access,
+            route: path,
+            audited,
+            audited_failures,
+            meter,
+            key_page,
+            is_health_check,
+        };
         let idempotency = replays_responses.then(|| Arc::new(Idempotency::new(app, path)));
         let endpoint = Arc::new(Endpoint { app: app.clone(), guard, idempotency, handler, adds_success_flag });
         let serve = tower::service_fn(move |request| {

@@ -6,6 +6,7 @@ use std::{fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use toolhub_core::ids::{Caller, Tenant};
 
 /// A permission of a key.
@@ -130,12 +131,29 @@ pub(crate) struct Principal {
     pub(crate) caller: Caller,
     /// Its permissions.
     pub(crate) scopes: Scopes,
+    /// The login through which the key is used.
+    pub(crate) login: Option<LoginId>,
 }
+
+/// The id of a login of the dashboard: a hash of its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct LoginId(pub(crate) SmolStr);
 
 impl Principal {
     /// The local user without keys: full access, as the default tenant.
     pub(crate) fn local() -> Self {
-        Self { tenant: Tenant::default(), caller: Caller::default(), scopes: Scopes::from_iter([Scope::Admin]) }
+        Self {
+            tenant: Tenant::default(),
+            caller: Caller::default(),
+            scopes: Scopes::from_iter([Scope::Admin]),
+            login: None,
+        }
+    }
+
+    /// Whether both may do the same, as the same caller.
+    pub(crate) fn has_same_rights(&self, other: &Self) -> bool {
+        (&self.tenant, &self.caller, self.scopes) == (&other.tenant, &other.caller, other.scopes)
     }
 
     /// Whether it has this scope. `admin` includes every scope.

@@ -43,6 +43,8 @@ pub struct Settings {
     pub metrics: bool,
     /// How long entries of the audit log are kept, including those of refused requests.
     pub audit_retention: Duration,
+    /// Whether the dashboard is served.
+    pub ui: bool,
     /// Version information, shown by the API.
     pub build: BuildInfo,
 }
@@ -170,6 +172,15 @@ pub struct Limits {
     pub held_bytes: usize,
 }
 
+impl Settings {
+    /// The path of `public_url`, which a proxy in front of this server removes; empty without one.
+    pub(crate) fn base_path(&self) -> &str {
+        let public = self.public_url.as_deref().map(|url| url.trim_end_matches('/'));
+        let authority = public.and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
+        authority.and_then(|rest| rest.find('/').map(|slash| &rest[slash..])).unwrap_or_default()
+    }
+}
+
 impl Limits {
     /// The limits on a JSON body.
     pub(crate) fn json(&self) -> JsonLimits {
@@ -192,6 +203,7 @@ impl Default for Settings {
             close_before_cancel: false,
             metrics: true,
             audit_retention: Duration::from_secs(90 * 86_400),
+            ui: true,
             build: BuildInfo::default(),
         }
     }

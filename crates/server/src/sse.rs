@@ -1,7 +1,7 @@
 //! Server-sent event streams.
 //!
 //! In: a stream of events. Out: a response that lasts until the events end, the client disconnects, the server shuts
-//! down, or an event is due and the client's key is no longer valid. A comment every 15 seconds keeps the connection
+//! down, or the client's key or login ends. A comment every 15 seconds keeps the connection
 //! alive; a disconnected client reconnects after two seconds.
 
 use std::{convert::Infallible, future::ready, time::Duration};
@@ -26,6 +26,9 @@ use crate::{
 
 /// When a disconnected client should reconnect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(2);
+
+/// How often a stream without events asks whether the client's key is still valid.
+const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An event in the SSE format.
 pub(crate) fn event(id: Option<u64>, name: &str, data: &impl Serialize) -> Event {
@@ -52,8 +55,8 @@ pub(crate) fn hub_event(id: Option<u64>, name: &str, data: &impl Serialize, link
 /// The response that streams these events to a client.
 pub(crate) fn stream(app: &App, principal: Principal, events: impl Stream<Item = Event> + Send + 'static) -> Response {
     let retry = futures_util::stream::iter([Event::default().retry(RECONNECT_DELAY)]);
-    let (check_app, holder) = (app.clone(), StreamHolder::of_key(&principal));
-    let events = events.take_while(move |_| ready(is_still_authorized(&check_app, &principal)));
+    let holder = StreamHolder::of_key(&principal);
+    let events = end_with_key(app, principal, events);
     let events = retry.chain(events).take_until(app.stopping().clone().cancelled_owned()).map(Ok::<_, Infallible>);
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE_INTERVAL).text("ka");
     let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
@@ -63,7 +66,25 @@ pub(crate) fn stream(app: &App, principal: Principal, events: impl Stream<Item =
     response
 }
 
+/// Ends a stream with the client's key or login: before the next item, and if there is none, within a second.
+pub(crate) fn end_with_key<T: Send + Sync + 'static>(
+    app: &App,
+    principal: Principal,
+    items: impl Stream<Item = T> + Send + 'static,
+) -> impl Stream<Item = T> + Send + 'static {
+    let (app, waiting_app, waiting_principal) = (app.clone(), app.clone(), principal.clone());
+    let ended = async move {
+        if waiting_app.settings().auth == Auth::Local {
+            return std::future::pending().await;
+        }
+        while is_still_authorized(&waiting_app, &waiting_principal) {
+            tokio::time::sleep(KEY_CHECK_INTERVAL).await;
+        }
+    };
+    items.take_while(move |_| ready(is_still_authorized(&app, &principal))).take_until(ended)
+}
+
 /// Whether the client's key is still valid.
-pub(crate) fn is_still_authorized(app: &App, principal: &Principal) -> bool {
+fn is_still_authorized(app: &App, principal: &Principal) -> bool {
     matches!(app.settings().auth, Auth::Local) || app.keys().is_still_valid(principal, app.now())
 }

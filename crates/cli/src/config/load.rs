@@ -43,6 +43,8 @@ pub(crate) struct LoadOptions {
     pub(crate) host: Option<String>,
     /// `--port`.
     pub(crate) port: Option<u16>,
+    /// `--no-ui`.
+    pub(crate) no_ui: bool,
     /// The working folder.
     pub(crate) folder: PathBuf,
     /// The variables of the process.
@@ -327,6 +329,9 @@ fn apply_flags(options: &LoadOptions, tree: &mut Node, shape: &Shape) -> Vec<Pro
     for (name, value) in host.into_iter().chain(port) {
         let origin = Origin::Flag(format!("--{name} {value}"));
         problems.extend(overlay::apply_flag(tree, shape, &format!("server.{name}={value}"), &origin));
+    }
+    if options.no_ui {
+        problems.extend(overlay::apply_flag(tree, shape, "server.ui=false", &Origin::Flag("--no-ui".into())));
     }
     problems
 }

@@ -18,10 +18,17 @@ pub(super) fn print_serve(printer: &Printer, url: &str, daemon: &Daemon) {
     // Their tools are listed when they have connected.
     let connecting = if servers > 0 { format!(" · {servers} MCP servers") } else { String::new() };
     printer.print(&format!("toolhub {} · {tools} tools{connecting} · {source}", env!("CARGO_PKG_VERSION")));
+    print_dashboard(printer, url, daemon);
     printer.print(&format!("  listening on {url}"));
     printer.print(&format!("  API page     {url}/docs"));
     if tools == 0 && servers == 0 {
         printer.print("  no tools configured; `toolhub init` creates a starter config");
+    }
+}
+
+fn print_dashboard(printer: &Printer, url: &str, daemon: &Daemon) {
+    if let Some(address) = daemon.dashboard_url(url) {
+        printer.print(&format!("  dashboard    {address}"));
     }
 }
 
@@ -35,6 +42,7 @@ pub(super) fn print_demo(printer: &Printer, url: &str, flags: &str, service: &st
     let program = std::env::args().next().unwrap_or_else(|| "toolhub".into());
     let version = env!("CARGO_PKG_VERSION");
     printer.print(&format!("toolhub {version} · demo · data is kept in a temporary folder and deleted on exit"));
+    print_dashboard(printer, url, daemon);
     printer.print(&format!("  tools        {}", names.join(", ")));
     printer.print(&format!("  API page     {url}/docs"));
     printer.print(&format!("  metrics      {url}/metrics"));

@@ -202,6 +202,11 @@ impl Daemon {
         })
     }
 
+    /// The URL of the dashboard of a server with this URL, if the server has one.
+    pub(crate) fn dashboard_url(&self, url: &str) -> Option<String> {
+        self.startup_config.config.server.ui.then(|| format!("{url}/ui/"))
+    }
+
     /// The current config.
     pub(crate) fn loaded(&self) -> Arc<LoadedConfig> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -321,6 +326,7 @@ fn server_settings(config: &Config) -> Settings {
     settings.public_url.clone_from(&server.public_url);
     settings.allowed_hosts.clone_from(&server.allowed_hosts);
     settings.drain_timeout = server.drain_timeout;
+    settings.ui = server.ui;
     settings.metrics = config.telemetry.metrics;
     settings.audit_retention = config.store.audit_retention;
     settings.build = crate::build_info::current();

@@ -6,6 +6,7 @@ mod attacks;
 mod clock_jump;
 mod connection;
 mod damaged_store;
+mod dashboard;
 mod dead_ends;
 mod floods;
 mod full_disk;

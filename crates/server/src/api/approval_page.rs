@@ -28,7 +28,7 @@ use crate::{
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/ui/approvals/{id}", Access::Needs(Scope::ToolsRead), "approvals", page)
+        Route::new(Method::GET, "/pages/approvals/{id}", Access::Needs(Scope::ToolsRead), "approvals", page)
             .summary("One approval as a page to read")
             .response(200, "text/html", "The page")
             .key_page(key_page)

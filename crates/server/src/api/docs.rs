@@ -4,11 +4,13 @@
 //! In: nothing. Out: three files that are part of the binary. The page renders itself from `/openapi.json`.
 
 use axum::{
+    extract::State,
     http::{HeaderName, Method, header},
     response::{Html, IntoResponse, Redirect},
 };
 
-use crate::{route::Route, scope::Access};
+use super::ui;
+use crate::{app::App, route::Route, scope::Access};
 
 /// Only the server's own scripts and styles, nothing inline, no frames, no native form submission.
 const CSP_HEADER: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
@@ -21,11 +23,9 @@ const STATIC_CSP_HEADER: &str =
 pub(super) fn routes() -> Vec<Route> {
     let open = Access::Open;
     vec![
-        Route::new(Method::GET, "/", open, "system", root).summary("Leads to the page with this API").response(
-            307,
-            "text/plain",
-            "The page is at `/docs`",
-        ),
+        Route::new(Method::GET, "/", open, "system", root)
+            .summary("Leads to the dashboard, or without one to the page with this API")
+            .response(307, "text/plain", "The page is at `/ui/` or `/docs`"),
         Route::new(Method::GET, "/docs", open, "system", page).summary("This API as a page to read and try").response(
             200,
             "text/html",
@@ -44,9 +44,12 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// A browser that opens the address of the server gets the page. Temporary, because another page may take its place.
-async fn root() -> Redirect {
-    Redirect::temporary("/docs")
+/// A browser that opens the address of the server gets a page. Temporary, because the dashboard can be switched off.
+async fn root(State(app): State<App>) -> Redirect {
+    match app.settings().ui {
+        true => Redirect::temporary(&ui::address(&app)),
+        false => Redirect::temporary(&format!("{}/docs", app.settings().base_path())),
+    }
 }
 
 async fn page() -> impl IntoResponse {

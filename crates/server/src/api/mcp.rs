@@ -8,7 +8,6 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhub_core::{ErrorKind, Toolset};
@@ -219,7 +218,7 @@ async fn serve(
         return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
     }
     let request =
-        McpRequest::new(principal.clone(), address, links.base_url(), mode.unwrap_or(app.settings().mcp.mode), &parts);
+        McpRequest::new(principal.clone(), address, links.approvals(), mode.unwrap_or(app.settings().mcp.mode), &parts);
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {
@@ -238,8 +237,5 @@ fn guard_stream(app: &App, principal: Principal, response: Response) -> Response
     }
     // A buffering proxy would hold the messages back.
     parts.headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    let app = app.clone();
-    let frames = body.into_data_stream();
-    let frames = frames.take_while(move |_| std::future::ready(sse::is_still_authorized(&app, &principal)));
-    Response::from_parts(parts, Body::from_stream(frames))
+    Response::from_parts(parts, Body::from_stream(sse::end_with_key(app, principal, body.into_data_stream())))
 }

@@ -1,10 +1,11 @@
-//! Keys created through the API: rows in the store, cached in memory as a whole.
+//! Keys created through the API, and logins with keys: rows in the store, cached in memory as a whole.
 //!
-//! In: a key to add or to remove. Out: the current keys. Changes by other nodes arrive through a watch; changes made
+//! In: a key to add or to remove; logins are in `logins`. Out: the current keys. Changes by other nodes arrive through a watch; changes made
 //! here are in the cache before the request is answered. An unreadable row authenticates no request and is logged. If the store does
 //! not answer, keys are believed for a minute more.
 
 mod contact;
+mod logins;
 
 use std::{
     collections::HashMap,
@@ -16,11 +17,11 @@ use arc_swap::ArcSwap;
 use futures_util::{FutureExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolhub_core::{
     backend::{
-        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, Scan,
+        Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, Row, RowKey, RowVersion, Scan,
         Scope as ScanScope, StoreError, Table, Watcher, Write, rewatch,
     },
     clock::{Clock, Timestamp},
@@ -29,6 +30,8 @@ use toolhub_core::{
 };
 
 use self::contact::Contact;
+pub(super) use self::logins::{LoginRecord, id_of_secret};
+use self::logins::{StoredLogin, is_login};
 use super::{KeyEntry, encoding};
 use crate::scope::Scope;
 
@@ -37,6 +40,8 @@ const SCHEMA_VERSION: u32 = 1;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How often the time of the last use is written, at most.
 const LAST_USED_WRITE_INTERVAL: Duration = Duration::from_secs(3600);
+/// How many logins that are not known here are looked up in the store at a time.
+const MAX_LOGIN_LOADS: usize = 4;
 
 /// A key as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,12 +66,20 @@ pub(crate) struct StoredKey {
     version: RowVersion,
 }
 
-/// All keys of the store.
+/// All rows of the store, by id.
+#[derive(Default)]
+struct Rows {
+    keys: HashMap<SmolStr, Arc<StoredKey>>,
+    logins: HashMap<SmolStr, Arc<StoredLogin>>,
+}
+
+/// All keys of the store, and the logins with keys.
 pub(crate) struct KeyStore {
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
-    keys: ArcSwap<HashMap<SmolStr, Arc<StoredKey>>>,
+    rows: ArcSwap<Rows>,
     contact: Contact,
+    login_loads: Semaphore,
     /// Serialises reloads, so that an older result never replaces a newer one.
     reload_lock: Mutex<()>,
     /// Stops the watch when the key store is dropped.
@@ -78,8 +91,9 @@ impl KeyStore {
         Arc::new(Self {
             store,
             clock,
-            keys: ArcSwap::default(),
+            rows: ArcSwap::default(),
             contact: Contact::default(),
+            login_loads: Semaphore::new(MAX_LOGIN_LOADS),
             reload_lock: Mutex::default(),
             watch_guard: OnceCell::new(),
         })
@@ -107,7 +121,7 @@ impl KeyStore {
 
     /// Whether the store has no key.
     pub(crate) fn is_empty(&self) -> bool {
-        self.keys.load().is_empty()
+        self.rows.load().keys.is_empty()
     }
 
     /// The key with this id, to authenticate a request.
@@ -117,39 +131,45 @@ impl KeyStore {
     /// changed cannot be read.
     pub(crate) async fn find(self: &Arc<Self>, id: &str) -> Result<Option<Arc<StoredKey>>, StoreError> {
         let Some(stored) = self.get(id) else { return self.contact.check_complete().map(|()| None) };
-        if self.contact.is_recent() {
-            return Ok(Some(stored));
-        }
-        if self.contact.is_believable() {
-            if !self.contact.is_asking() {
-                let (key_store, id) = (self.clone(), stored.record.id.clone());
-                tokio::spawn(async move { key_store.contact.renew(key_store.check(&id)).await });
-            }
-            return Ok(Some(stored));
-        }
-        self.contact.renew(self.check(&stored.record.id)).await?;
+        self.confirm(vec![(stored.record.row_key(), stored.version)]).await?;
         Ok(self.get(id))
     }
 
-    /// Reads the row of a key; all of them if it was changed or removed by another node and the watch has not said so.
-    async fn check(&self, id: &SmolStr) -> Result<(), StoreError> {
-        let Some(stored) = self.get(id) else { return self.reload().await };
-        let key = RowKey { partition: partition(&stored.record.tenant), table: Table::Keys, id: id.clone() };
-        let row = self.store.load(&[key], self.clock.now()).await?.pop().flatten();
-        match row {
-            Some(row) if row.version == stored.version => Ok(()),
-            _ => self.reload().await,
+    /// Makes sure that these rows may be believed: asks the store if it has said nothing for a while.
+    ///
+    /// # Errors
+    /// When the store has not answered for a minute.
+    async fn confirm(self: &Arc<Self>, rows: Vec<(RowKey, RowVersion)>) -> Result<(), StoreError> {
+        if self.contact.is_recent() {
+            return Ok(());
         }
+        if self.contact.is_believable() {
+            if !self.contact.is_asking() {
+                let key_store = self.clone();
+                tokio::spawn(async move { key_store.contact.renew(key_store.check(rows)).await });
+            }
+            return Ok(());
+        }
+        self.contact.renew(self.check(rows)).await
+    }
+
+    /// Reads some rows; all of them if one was changed or removed by another node and the watch has not said so.
+    async fn check(&self, rows: Vec<(RowKey, RowVersion)>) -> Result<(), StoreError> {
+        let (keys, versions): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let found = self.store.load(&keys, self.clock.now()).await?;
+        let is_same =
+            |(row, version): (&Option<Row>, &RowVersion)| row.as_ref().is_some_and(|row| row.version == *version);
+        if found.iter().zip(&versions).all(is_same) { Ok(()) } else { self.reload().await }
     }
 
     /// The key with this id.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<StoredKey>> {
-        self.keys.load().get(id).cloned()
+        self.rows.load().keys.get(id).cloned()
     }
 
     /// Every key, by id.
     pub(crate) fn all(&self) -> Vec<Arc<StoredKey>> {
-        let mut all: Vec<_> = self.keys.load().values().cloned().collect();
+        let mut all: Vec<_> = self.rows.load().keys.values().cloned().collect();
         all.sort_unstable_by(|one, other| one.record.id.cmp(&other.record.id));
         all
     }
@@ -163,9 +183,7 @@ impl KeyStore {
     /// Removes a key; it is refused from here on. Returns whether there was one.
     pub(crate) async fn remove(&self, id: &str) -> Result<bool, StoreError> {
         let Some(stored) = self.get(id) else { return Ok(false) };
-        let (durability, expect) = (Durability::PowerSafe, Expect::Any);
-        let write = Write { table: Table::Keys, id: id.into(), expect, change: Change::Remove, durability };
-        self.store.commit(Batch::new(partition(&stored.record.tenant)).with(write), self.clock.now()).await?;
+        self.commit(stored.record.row_key(), Expect::Any, Change::Remove).await?;
         self.reload().await?;
         Ok(true)
     }
@@ -188,22 +206,28 @@ impl KeyStore {
     async fn write(&self, record: &Record, expect: Expect) -> Result<(), StoreError> {
         let value = serde_json::to_vec(record).map_err(|error| StoreError::Refused(error.to_string()))?;
         let change = Change::Put { value: value.into(), schema: SCHEMA_VERSION, expires: None };
-        let durability = Durability::PowerSafe;
-        let write = Write { table: Table::Keys, id: record.id.clone(), expect, change, durability };
-        self.store.commit(Batch::new(partition(&record.tenant)).with(write), self.clock.now()).await.map(drop)
+        self.commit(record.row_key(), expect, change).await
+    }
+
+    async fn commit(
+        &self,
+        RowKey { partition, table, id }: RowKey,
+        expect: Expect,
+        change: Change,
+    ) -> Result<(), StoreError> {
+        let write = Write { table, id, expect, change, durability: Durability::PowerSafe };
+        self.store.commit(Batch::new(partition).with(write), self.clock.now()).await.map(drop)
     }
 
     async fn reload(&self) -> Result<(), StoreError> {
         let _guard = self.reload_lock.lock().await;
-        let mut keys = HashMap::new();
+        let (mut rows, previous) = (Rows::default(), self.rows.load_full());
         let mut scan = Scan::new(Table::Keys, ScanScope::All).limit(500);
         loop {
             let page = self.store.scan(scan.clone(), self.clock.now()).await?;
             for (key, row) in page.rows {
-                let previous = self.get(&key.id);
-                match StoredKey::of(&row.value, row.schema, row.version, previous.as_deref()) {
-                    Some(stored) => drop(keys.insert(key.id, Arc::new(stored))),
-                    None => tracing::warn!(id = %key.id, "stored API key is unreadable; ignoring it"),
+                if !rows.insert(&key.id, &row, &previous) {
+                    tracing::warn!(id = %key.id, "stored API key or login is unreadable; ignoring it");
                 }
             }
             match page.next {
@@ -211,17 +235,35 @@ impl KeyStore {
                 None => break,
             }
         }
-        self.keys.store(Arc::new(keys));
+        self.rows.store(Arc::new(rows));
         self.contact.reloaded();
         Ok(())
     }
 }
 
-impl StoredKey {
-    fn of(value: &[u8], schema: u32, version: RowVersion, previous: Option<&Self>) -> Option<Self> {
-        if schema != SCHEMA_VERSION {
-            return None;
+impl Rows {
+    /// Adds a row, with what is known of it in memory only; returns whether it is readable.
+    fn insert(&mut self, id: &SmolStr, row: &Row, previous: &Self) -> bool {
+        if row.schema != SCHEMA_VERSION {
+            return false;
         }
+        if is_login(id) {
+            let login = StoredLogin::of(&row.value, row.version, previous.logins.get(id).map(|login| &**login));
+            return login.map(|login| self.logins.insert(id.clone(), Arc::new(login))).is_some();
+        }
+        let key = StoredKey::of(&row.value, row.version, previous.keys.get(id).map(|key| &**key));
+        key.map(|key| self.keys.insert(id.clone(), Arc::new(key))).is_some()
+    }
+}
+
+impl Record {
+    fn row_key(&self) -> RowKey {
+        RowKey { partition: partition(&self.tenant), table: Table::Keys, id: self.id.clone() }
+    }
+}
+
+impl StoredKey {
+    fn of(value: &[u8], version: RowVersion, previous: Option<&Self>) -> Option<Self> {
         let record: Record = serde_json::from_slice(value).ok()?;
         let entry = KeyEntry::new(
             record.id.clone(),

@@ -38,8 +38,8 @@ pub(crate) struct McpRequest {
     pub(super) mode: McpMode,
     /// The session of the legacy era.
     pub(super) session: Option<Arc<Session>>,
-    /// The URL of this server, as the client reaches it.
-    pub(crate) base_url: String,
+    /// The URL of the pages of approvals, as the client reaches them.
+    pub(crate) approvals_url: String,
     /// The path of the HTTP request.
     path: String,
     info: Option<RequestInfo>,
@@ -49,12 +49,12 @@ impl McpRequest {
     pub(crate) fn new(
         principal: Principal,
         McpAddress { toolset, configured, thread }: McpAddress,
-        base_url: String,
+        approvals_url: String,
         mode: McpMode,
         parts: &Parts,
     ) -> Self {
         let (path, info) = (parts.uri.path().to_owned(), parts.extensions.get::<RequestInfo>().cloned());
-        Self { principal, toolset, configured, thread, mode, session: None, base_url, path, info }
+        Self { principal, toolset, configured, thread, mode, session: None, approvals_url, path, info }
     }
 
     /// An entry of the audit log about something that the request did.

@@ -102,7 +102,7 @@ pub(super) fn task_meta(
 
 /// The page where a person decides about a call.
 fn approval_url(approval: ApprovalId, request: &McpRequest) -> String {
-    format!("{}/ui/approvals/{approval}", request.base_url)
+    format!("{}/{approval}", request.approvals_url)
 }
 
 /// Whether clients are shown the output schema. They refuse every answer without structured content that fits it, and the outputs of

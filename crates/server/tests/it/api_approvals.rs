@@ -136,6 +136,9 @@ async fn the_link_of_an_approval_leads_to_a_page_that_shows_it_and_answers_nothi
     let path = url.strip_prefix("http://localhost").unwrap();
     assert_eq!(path, format!("/ui/approvals/{id}"));
     assert_eq!(api.get(&format!("/api/v1/approvals/{id}")).await.expect_status(200)["url"], url);
+    assert!(api.get(path).await.header("content-security-policy").contains("script-src 'self'"), "the dashboard");
+    // What a link leads to without the dashboard.
+    let path = &format!("/pages/approvals/{id}");
     let page = api.get(path).await;
     assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
     let csp = page.header("content-security-policy");
@@ -159,7 +162,7 @@ async fn the_link_of_an_approval_leads_to_a_page_that_shows_it_and_answers_nothi
     answer_approval(&api, &call, json!({"outcome": "cancel", "reason": "too sweet"})).await.expect_status(200);
     let page = api.get(path).await;
     assert!(page.text.contains("denied") && page.text.contains("too sweet") && !page.text.contains(&approve));
-    api.get("/ui/approvals/apr_1").await.expect_problem(404, "approval_not_found");
+    api.get("/pages/approvals/apr_1").await.expect_problem(404, "approval_not_found");
 }
 
 #[tokio::test]
@@ -215,7 +218,7 @@ async fn a_browser_without_a_key_is_told_which_commands_answer_an_approval_and_n
     let server = state_fixture().await;
     let browser = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
     let id = "apr_00000000-0000-7000-8000-000000000001";
-    let path = format!("GET /ui/approvals/{id}");
+    let path = format!("GET /pages/approvals/{id}");
     let page = server.request("nobody", &path, None, &browser).await;
     assert_eq!((page.status, page.header("content-type")), (401, "text/html; charset=utf-8"));
     assert_eq!(page.header("www-authenticate"), "Bearer");
@@ -228,7 +231,7 @@ async fn a_browser_without_a_key_is_told_which_commands_answer_an_approval_and_n
     for shown in commands {
         assert!(page.text().contains(&shown), "`{shown}` is missing: {}", page.text());
     }
-    let injected = server.request("nobody", "GET /ui/approvals/%3Cb%3E", None, &browser).await;
+    let injected = server.request("nobody", "GET /pages/approvals/%3Cb%3E", None, &browser).await;
     assert!(injected.status == 401 && !injected.text().contains("<b>") && !injected.text().contains("%3Cb"));
     server.request("nobody", &path, None, &[]).await.expect_problem(401, "unauthenticated");
     server.request("ann", &path, None, &browser).await.expect_problem(404, "approval_not_found");

@@ -1,6 +1,6 @@
 //! Access checks of every route, generated from the OpenAPI document, so that new routes are covered.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{
     Router,
@@ -81,6 +81,16 @@ impl KeyedServer {
     fn key(&self, name: &str) -> String {
         let (_, key) = self.keys.iter().find(|(known, _)| known == name).expect("a key of this name");
         format!("Bearer {key}")
+    }
+
+    /// Logs in with a key; returns the cookie.
+    async fn log_in(&self, name: &str) -> String {
+        let key = self.keys.iter().find(|(known, _)| known == name).map(|(_, key)| key.as_str());
+        let request = Request::post("/ui/login").header(header::HOST, "localhost:8665");
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let response = send_raw(&self.router, request.body(json!({ "key": key }).to_string().into()).unwrap()).await;
+        let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
+        cookie.split(';').next().unwrap().to_owned()
     }
 
     async fn request(&self, method: &Method, path: &str, headers: &[(HeaderName, &str)]) -> (StatusCode, Value) {
@@ -171,6 +181,42 @@ async fn a_key_opens_what_its_scopes_say_and_nothing_else() {
         }
     }
     assert_eq!(undocumented, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_cookie_of_a_login_opens_what_its_key_does_and_only_for_the_page_of_this_server() {
+    let server = KeyedServer::new().await;
+    let (same, site) = (HeaderName::from_static("sec-fetch-site"), HeaderName::from_static("sec-fetch-site"));
+    let mut cookies = BTreeMap::new();
+    for name in ["admin", "nothing"] {
+        cookies.insert(name, server.log_in(name).await);
+    }
+    for route in routes().into_iter().filter(|route| route.needs_key && route.path != "/ui/logout") {
+        let request = (&route.method, &route.filled);
+        for (name, cookie) in &cookies {
+            let key = server.key(name);
+            let by_key = server.request(request.0, request.1, &[(header::AUTHORIZATION, &key)]).await;
+            let headers = [(header::COOKIE, cookie.as_str()), (same.clone(), "same-origin")];
+            let by_cookie = server.request(request.0, request.1, &headers).await;
+            assert_eq!((by_key.0, &by_key.1["code"]), (by_cookie.0, &by_cookie.1["code"]), "{request:?} as {name}");
+        }
+        let cookie = (header::COOKIE, cookies["admin"].as_str());
+        let (status, body) = server.request(request.0, request.1, std::slice::from_ref(&cookie)).await;
+        if *request.0 == Method::GET {
+            assert!(![401, 403].contains(&status.as_u16()), "{request:?} without origin: {body}");
+        } else {
+            assert_eq!((status, &body["code"]), (StatusCode::FORBIDDEN, &json!("forbidden")), "{request:?}: {body}");
+        }
+        for foreign in [
+            (header::ORIGIN, "http://evil.example"),
+            (header::ORIGIN, "http://localhost:3000"),
+            (site.clone(), "cross-site"),
+            (site.clone(), "same-site"),
+        ] {
+            let (status, body) = server.request(request.0, request.1, &[cookie.clone(), foreign]).await;
+            assert_eq!((status.as_u16(), &body["code"]), (403, &json!("foreign_origin")), "{request:?}");
+        }
+    }
 }
 
 #[tokio::test]

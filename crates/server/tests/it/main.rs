@@ -54,3 +54,5 @@ mod support_http2;
 mod support_listener;
 mod support_mcp;
 mod support_state;
+mod ui_login;
+mod ui_pages;

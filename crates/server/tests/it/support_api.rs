@@ -168,12 +168,21 @@ impl ApiFixture {
         body: Option<String>,
         headers: &[(&str, &str)],
     ) -> EventReader {
-        let response = self.router.clone().oneshot(build_request(method, path, body, headers)).await.unwrap();
-        assert_eq!(response.status(), 200);
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        assert_eq!(response.headers()["x-accel-buffering"], "no");
-        EventReader { body: response.into_body(), text: String::new() }
+        read_stream(&self.router, build_request(method, path, body, headers)).await
     }
+}
+
+/// Opens an event stream of a router.
+pub(crate) async fn open_stream(router: &axum::Router, path: &str, headers: &[(&str, &str)]) -> EventReader {
+    read_stream(router, build_request("GET", path, None, headers)).await
+}
+
+async fn read_stream(router: &axum::Router, request: Request<Body>) -> EventReader {
+    let response = router.clone().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    assert_eq!(response.headers()["x-accel-buffering"], "no");
+    EventReader { body: response.into_body(), text: String::new() }
 }
 
 /// An event stream.

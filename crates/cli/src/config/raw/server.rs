@@ -40,6 +40,8 @@ pub(crate) struct Server {
     /// Maximum number of open connections and event streams. Beyond it, connections are closed to make room for new ones.
     #[schemars(range(min = 1))]
     pub(crate) max_connections: u32,
+    /// Whether the dashboard is served, at `/ui/`.
+    pub(crate) ui: bool,
     /// How long running calls may continue after a shutdown was requested.
     pub(crate) drain_timeout: PositiveDuration,
 }
@@ -60,6 +62,7 @@ impl Default for Server {
             header_timeout: seconds(10),
             body_timeout: seconds(30),
             max_connections: 4_096,
+            ui: true,
             drain_timeout: seconds(30),
         }
     }

@@ -25,6 +25,7 @@ pub(crate) struct Server {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) max_connections: usize,
+    pub(crate) ui: bool,
     pub(crate) drain_timeout: Duration,
 }
 
@@ -87,6 +88,7 @@ pub(super) fn resolve(raw: &raw::Server, mode: AuthMode, diagnostics: &mut Diagn
         header_timeout: raw.header_timeout.0,
         body_timeout: raw.body_timeout.0,
         max_connections: super::to_usize(raw.max_connections),
+        ui: raw.ui,
         drain_timeout: raw.drain_timeout.0,
     }
 }

@@ -41,7 +41,7 @@ fn key(tenant: &str, caller: &str) -> ResumeKey {
 
 fn key_of((tenant, caller): (&str, &str), thread: Option<&str>, tool: &str, arguments: &Value) -> ResumeKey {
     let (tenant, caller) = (Tenant::new(tenant).unwrap(), Caller::new(caller).unwrap());
-    let principal = Principal { tenant, caller, scopes: Scopes::default() };
+    let principal = Principal { tenant, caller, scopes: Scopes::default(), login: None };
     let thread = thread.map(|thread| ThreadId::new(thread).unwrap());
     ResumeKey::new(&principal, thread.as_ref(), tool, arguments)
 }

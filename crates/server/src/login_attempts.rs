@@ -1,0 +1,93 @@
+//! Limits failed logins of each address.
+//!
+//! In: who tries to log in, and whether it failed. Out: whether one more attempt may be made. Keys cannot be guessed; the limit keeps
+//! attempts from filling the audit log and the processors.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::connections::Holder;
+
+/// How many attempts of one address may fail within the window.
+const MAX_FAILURES: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+/// Failures of more addresses are counted together.
+const MAX_ADDRESSES: usize = 10_000;
+
+/// Failed logins, by address; `None` for requests without one, and for addresses beyond the limit.
+#[derive(Debug, Default)]
+pub(crate) struct LoginAttempts(Mutex<HashMap<Option<Holder>, Window>>);
+
+#[derive(Debug)]
+struct Window {
+    began: Instant,
+    failures: u32,
+}
+
+impl LoginAttempts {
+    /// How long this address must wait before its next attempt.
+    pub(crate) fn wait(&self, address: Option<&Holder>) -> Option<Duration> {
+        let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let window =
+            windows.get(&address.cloned()).or_else(|| windows.get(&None).filter(|_| windows.len() > MAX_ADDRESSES));
+        let window = window.filter(|window| window.failures >= MAX_FAILURES)?;
+        WINDOW.checked_sub(window.began.elapsed()).filter(|left| !left.is_zero())
+    }
+
+    /// Counts a failed attempt.
+    pub(crate) fn on_failure(&self, address: Option<&Holder>) {
+        let now = Instant::now();
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if windows.len() >= MAX_ADDRESSES {
+            windows.retain(|_, window| now - window.began < WINDOW);
+        }
+        let is_known = windows.contains_key(&address.cloned());
+        let address = address.filter(|_| is_known || windows.len() < MAX_ADDRESSES);
+        let window = windows.entry(address.cloned()).or_insert(Window { began: now, failures: 0 });
+        if now - window.began >= WINDOW {
+            *window = Window { began: now, failures: 0 };
+        }
+        window.failures += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> Holder {
+        Holder::of_peer([192, 0, 2, last].into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_failed_too_often_waits_out_the_window_and_others_do_not() {
+        let attempts = LoginAttempts::default();
+        for _ in 0..MAX_FAILURES {
+            assert_eq!(attempts.wait(Some(&address(1))), None);
+            attempts.on_failure(Some(&address(1)));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(attempts.wait(Some(&address(1))), Some(Duration::from_secs(50)));
+        assert_eq!((attempts.wait(Some(&address(2))), attempts.wait(None)), (None, None));
+        tokio::time::advance(Duration::from_secs(50)).await;
+        assert_eq!(attempts.wait(Some(&address(1))), None);
+        attempts.on_failure(Some(&address(1)));
+        assert_eq!(attempts.wait(Some(&address(1))), None, "a new window has begun");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_addresses_is_bounded_and_none_beyond_it_goes_unlimited() {
+        let attempts = LoginAttempts::default();
+        let many = |number: u32| Holder::of_peer(std::net::Ipv4Addr::from_bits(number).into());
+        for number in 0..MAX_ADDRESSES as u32 + MAX_FAILURES {
+            attempts.on_failure(Some(&many(number)));
+        }
+        assert_eq!(attempts.0.lock().unwrap().len(), MAX_ADDRESSES + 1);
+        assert!(attempts.wait(Some(&many(u32::MAX))).is_some() && attempts.wait(Some(&many(0))).is_none());
+    }
+}

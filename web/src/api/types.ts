@@ -1,0 +1,60 @@
+// Short names of the API's types.
+
+import type { components } from "./schema.ts";
+
+type Schemas = components["schemas"];
+
+export type Tool = Schemas["Tool"];
+export type ToolStatus = Schemas["ToolStatus"];
+export type ToolLimits = Schemas["ToolLimits"];
+export type ToolStats = Schemas["ToolStats"];
+export type ToolStatusInfo = Schemas["ToolStatusInfo"];
+export type Explanation = Schemas["ExplainResponse"];
+export type Approval = Schemas["Approval"];
+export type ApprovalState = Schemas["ApprovalState"];
+export type ApprovalOutcome = Schemas["ApprovalOutcome"];
+export type AnswerBody = Schemas["AnswerBody"];
+export type Grant = Schemas["Grant"];
+export type Call = Schemas["Call"];
+export type CallStatus = Schemas["CallStatus"];
+export type Run = Schemas["RunRecord"];
+export type Message = Schemas["StoredMessage"];
+export type Info = Schemas["Info"];
+export type McpServer = Schemas["McpServerSummary"];
+export type Node = Schemas["Node2"];
+export type Key = Schemas["Key"];
+export type Graph = Schemas["Graph"];
+export type Problem = Schemas["Problem"];
+export type ReloadReport = Schemas["ReloadReport"];
+export type Scope = Schemas["Scope"];
+export type RateLimit = Schemas["RateLimit"];
+
+export interface Page<T> {
+  items: T[];
+  nextCursor?: string | null;
+}
+
+/** Who uses the page, from `GET /ui/session`. */
+export interface Session {
+  loginNeeded: boolean;
+  local: boolean;
+  tenant?: string | null;
+  caller?: string | null;
+  scopes: Scope[];
+  expiresAt?: string | null;
+  version: string;
+  /** The version of the page's files that the server has. */
+  uiVersion: string;
+  features: string[];
+}
+
+/** An event of the stream; its members depend on its type. */
+export interface HubEvent {
+  id?: number;
+  event: string;
+  timestamp: string;
+  threadId?: string;
+  toolName?: string;
+  approvalId?: string;
+  [member: string]: unknown;
+}

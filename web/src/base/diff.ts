@@ -1,0 +1,45 @@
+// Lines that differ between two texts.
+
+export interface DiffLine {
+  kind: "same" | "removed" | "added";
+  text: string;
+}
+
+/** Beyond this many pairs of lines the middle is shown as replaced, so that a huge text cannot hang the page. */
+const maxPairs = 4_000_000;
+
+export function diffLines(before: string, after: string): DiffLine[] {
+  const [a, b] = [before.split("\n"), after.split("\n")];
+  let start = 0;
+  while (start < a.length && start < b.length && a[start] === b[start]) start++;
+  let end = 0;
+  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end++;
+  const same = (lines: string[]): DiffLine[] => lines.map((text) => ({ kind: "same", text }));
+  const middle = diffMiddle(a.slice(start, a.length - end), b.slice(start, b.length - end));
+  return [...same(a.slice(0, start)), ...middle, ...same(a.slice(a.length - end))];
+}
+
+function diffMiddle(a: string[], b: string[]): DiffLine[] {
+  const all = (kind: DiffLine["kind"], lines: string[]): DiffLine[] => lines.map((text) => ({ kind, text }));
+  if (a.length * b.length > maxPairs) return [...all("removed", a), ...all("added", b)];
+  // Length of the longest common subsequence of the ends a[i..] and b[j..].
+  const width = b.length + 1;
+  const common = new Uint32Array((a.length + 1) * width);
+  const at = (i: number, j: number) => common[i * width + j] ?? 0;
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      common[i * width + j] = a[i] === b[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+    }
+  }
+  const lines: DiffLine[] = [];
+  let [i, j] = [0, 0];
+  while (i < a.length && j < b.length) {
+    if (a[i] === b[j]) {
+      lines.push({ kind: "same", text: a[i] ?? "" });
+      i++;
+      j++;
+    } else if (at(i + 1, j) >= at(i, j + 1)) lines.push({ kind: "removed", text: a[i++] ?? "" });
+    else lines.push({ kind: "added", text: b[j++] ?? "" });
+  }
+  return [...lines, ...all("removed", a.slice(i)), ...all("added", b.slice(j))];
+}

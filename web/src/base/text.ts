@@ -1,0 +1,35 @@
+// Texts of tools are not trusted: they may hold control characters, change the reading direction, or be huge.
+
+/** A piece of a text: as it is, or one character that must be shown by its code point. */
+export type Piece = { text: string } | { mark: string; name: string };
+
+// C0 and C1 controls without tab, line feed and carriage return; bidi controls; invisible characters; line and
+// paragraph separators; tags.
+const hidden = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
+
+export function pieces(text: string): Piece[] {
+  const result: Piece[] = [];
+  let from = 0;
+  for (const match of text.matchAll(hidden)) {
+    if (match.index > from) result.push({ text: text.slice(from, match.index) });
+    const code = match[0].codePointAt(0) ?? 0;
+    const hex = code.toString(16).toUpperCase().padStart(4, "0");
+    result.push({ mark: code === 0x1b ? "ESC" : `U+${hex}`, name: `U+${hex}` });
+    from = match.index + match[0].length;
+  }
+  if (from < text.length) result.push({ text: text.slice(from) });
+  return result;
+}
+
+/** The same for places that take only text, such as titles of windows. */
+export const plain = (text: string): string => pieces(text).map((piece) => ("text" in piece ? piece.text : `[${piece.mark}]`)).join("");
+
+/** At most `limit` characters, without cutting a pair of surrogates. */
+export function shorten(text: string, limit: number): string {
+  if (text.length <= limit) return text;
+  const last = text.charCodeAt(limit - 1);
+  return text.slice(0, last >= 0xd800 && last < 0xdc00 ? limit - 1 : limit) + "…";
+}
+
+/** Whether a value must be opened before a person may allow it. */
+export const isLong = (text: string): boolean => text.length > 400 || text.split("\n", 13).length > 12;

@@ -1,0 +1,71 @@
+// Who uses the page and what they may do.
+
+import { signal } from "@preact/signals";
+import { ApiError, get, post, whenUnauthenticated } from "../api/client.ts";
+import type { Scope, Session } from "../api/types.ts";
+import { pageVersion } from "../base/page.ts";
+import { connection, onEpoch, startStream } from "../live/client.ts";
+
+export type SessionState =
+  | { state: "loading" }
+  | { state: "unreachable"; error: ApiError }
+  | { state: "login"; session: Session | null; hasEnded: boolean }
+  | { state: "in"; session: Session };
+
+export const session = signal<SessionState>({ state: "loading" });
+
+/** The version of a server whose page is another one than this. */
+export const newVersion = signal<string | null>(null);
+
+/** Whether the caller has the scope. Only to hide what the server would refuse. */
+export function may(scope: Scope): boolean {
+  const current = session.value;
+  if (current.state !== "in") return false;
+  return current.session.local || current.session.scopes.includes(scope);
+}
+
+export function has(feature: string): boolean {
+  const current = session.value;
+  return current.state === "in" && current.session.features.includes(feature);
+}
+
+async function load(): Promise<void> {
+  const before = session.peek();
+  try {
+    const found = await get<Session>("/ui/session");
+    newVersion.value = pageVersion === "dev" || found.uiVersion === pageVersion ? null : found.version;
+    if (found.loginNeeded) session.value = { state: "login", session: found, hasEnded: before.state === "in" };
+    else {
+      session.value = { state: "in", session: found };
+      // A key that may not read events is refused again and again; only a login changes that.
+      if (before.state !== "in") startStream(found.features);
+    }
+  } catch (error) {
+    const failure = error instanceof ApiError ? error : new ApiError(0, String(error));
+    if (failure.status === 401) session.value = { state: "login", session: null, hasEnded: before.state === "in" };
+    else if (before.state !== "in") session.value = { state: "unreachable", error: failure };
+  }
+}
+
+let loading: Promise<void> | null = null;
+
+/** Asks the server who uses the page; several askers share one request. */
+export const loadSession = (): Promise<void> => (loading ??= load().finally(() => (loading = null)));
+
+export async function login(key: string): Promise<void> {
+  await post("/ui/login", { key });
+  await loadSession();
+}
+
+export async function logout(): Promise<void> {
+  await post("/ui/logout");
+  location.reload();
+}
+
+export function watchSession(): void {
+  whenUnauthenticated(() => void loadSession());
+  // The server behind a new connection may be another one, and the key may be gone.
+  let isFirst = true;
+  onEpoch(() => (isFirst ? (isFirst = false) : void loadSession()));
+  connection.subscribe((current) => current.state === "refused" && void loadSession());
+}

@@ -1,0 +1,26 @@
+// Starts the page.
+
+import { render } from "preact";
+import { startClock } from "./base/clock.ts";
+import { loadSession, watchSession } from "./data/session.ts";
+import { watchRestarts } from "./data/restarts.ts";
+import { watchTicks } from "./data/ticks.ts";
+import { watchStatuses } from "./data/tools.ts";
+import { startNotifications } from "./shell/notifications.ts";
+import { startTheme } from "./shell/preferences.tsx";
+import { App } from "./shell/shell.tsx";
+import { startKeyboard } from "./ui/keyboard.ts";
+import { startRouter } from "./ui/router.ts";
+
+startTheme();
+startClock();
+startRouter();
+startKeyboard();
+watchSession();
+watchStatuses();
+watchTicks();
+watchRestarts();
+void loadSession().then(startNotifications);
+
+const root = document.getElementById("app");
+if (root) render(<App />, root);

@@ -1,0 +1,87 @@
+// The arguments of a call beside what the tool's schema says about them. Long values are closed until they are opened,
+// and a call is not allowed before: what nobody looked at must not be approved by mistake.
+
+import type { Approval } from "../../api/types.ts";
+import { isObject, type Json, type Field, schemaFields, valueText } from "../../base/json.ts";
+import { isLong, shorten } from "../../base/text.ts";
+import { changeDraft, draftOf } from "../../data/approvals.ts";
+import { texts } from "../../i18n/index.ts";
+import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
+
+interface Argument {
+  name: string;
+  text: string;
+  field: Field | null;
+}
+
+function argumentsOf(approval: Approval, schema: unknown): { given: Argument[]; missing: Field[] } {
+  const values: { [name: string]: Json } = isObject(approval.arguments) ? approval.arguments : {};
+  const fields = schemaFields(schema);
+  const given = Object.entries(values).map(([name, value]) => ({
+    name,
+    text: valueText(value),
+    field: fields.find((field) => field.name === name) ?? null,
+  }));
+  return { given, missing: fields.filter((field) => field.required && !(field.name in values)) };
+}
+
+/** The names of long values that were not opened yet. */
+export function unopened(approval: Approval): string[] {
+  const { opened } = draftOf(approval.id);
+  return argumentsOf(approval, null)
+    .given.filter(({ name, text }) => isLong(text) && !opened.includes(name))
+    .map(({ name }) => name);
+}
+
+export function Arguments({ approval, schema }: { approval: Approval; schema: unknown }) {
+  const t = texts.value.approvals;
+  const { given, missing } = argumentsOf(approval, schema);
+  const hasSchema = schemaFields(schema).length > 0;
+  if (given.length + missing.length === 0) return <p class="quiet">{t.noArguments}</p>;
+  return (
+    <dl class="arguments">
+      {given.map((argument) => (
+        <div key={argument.name} class="argument">
+          <dt>
+            <Code text={argument.name} limit={128} />
+            {argument.field?.type && <span class="quiet" data-raw>{shorten(argument.field.type, 80)}</span>}
+            {hasSchema && !argument.field && <span class="tag grave">{t.notInSchema}</span>}
+          </dt>
+          <dd>
+            <Value approval={approval} argument={argument} />
+            {argument.field?.description && (
+              <p class="quiet">
+                <Raw text={argument.field.description} limit={300} />
+              </p>
+            )}
+          </dd>
+        </div>
+      ))}
+      {missing.map((field) => (
+        <div key={field.name} class="argument">
+          <dt>
+            <Code text={field.name} limit={128} />
+          </dt>
+          <dd>
+            <span class="tag grave">{t.missing}</span>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Value({ approval, argument: { name, text } }: { approval: Approval; argument: Argument }) {
+  const t = texts.value.approvals;
+  const { opened } = draftOf(approval.id);
+  if (!isLong(text)) return <RawBlock text={text} label={name} />;
+  if (opened.includes(name)) return <RawBlock text={text} label={name} />;
+  return (
+    <div class="closed-value">
+      <Raw text={text} limit={160} />
+      <button type="button" onClick={() => changeDraft(approval.id, { opened: [...opened, name] })}>
+        {t.openValue(text.length)}
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,252 @@
+// What needs a person, the most urgent first. Each line says what can be done about it.
+
+import type { ComponentChildren } from "preact";
+import { computed, signal } from "@preact/signals";
+import { now } from "../../base/clock.ts";
+import { duration, number } from "../../base/format.ts";
+import { store, storedList } from "../../base/storage.ts";
+import { pending } from "../../data/approvals.ts";
+import { acceptClock, dropped, expiringKeys, failedRuns, info, keys, nodes, reloadNodes, restartServer, runs, servers } from "../../data/facts.ts";
+import { isOld, type Resource, useResource } from "../../data/resource.ts";
+import { waitingRestart } from "../../data/restarts.ts";
+import { has, may } from "../../data/session.ts";
+import { tools, withheldTools } from "../../data/tools.ts";
+import { texts } from "../../i18n/index.ts";
+import { ActButton } from "../../ui/button.tsx";
+import { AsOf } from "../../ui/fresh.tsx";
+import { Icon } from "../../ui/icon.tsx";
+import { say } from "../../ui/notice.tsx";
+import { Code, Raw } from "../../ui/raw.tsx";
+import { address } from "../../ui/router.ts";
+import { Loading } from "../../ui/state.tsx";
+import { Ago, Countdown } from "../../ui/time.tsx";
+import { Line } from "./line.tsx";
+import { WithheldTool } from "./withheld.tsx";
+
+/** Lines of one kind beyond this are counted. */
+const maxLines = 6;
+
+const dismissed = signal<readonly string[]>(storedList("dismissed"));
+
+function dismiss(id: string): void {
+  dismissed.value = [...dismissed.value, id].slice(-200);
+  store("dismissed", JSON.stringify(dismissed.value));
+}
+
+export function Attention() {
+  const t = texts.value.attention;
+  const read: Resource<unknown>[] = [tools, pending, info, servers, nodes, runs];
+  for (const resource of read) useResource(resource);
+  const lines = [...approvalLines(), ...toolLines(), ...serverLines(), ...nodeLines(), ...hubLines(), ...runLines(), ...restartLines()];
+  const oldest = read.find((resource) => isOld(resource.data.value))?.data.value;
+  const isReady = tools.data.value !== null || tools.error.value !== null;
+  return (
+    <section class="card attention" aria-labelledby="attention-title">
+      <h2 id="attention-title">
+        {t.title} {lines.length > 0 && <span class="count quiet-count">{number(lines.length)}</span>}
+        {oldest && <AsOf at={oldest.at} />}
+      </h2>
+      <div class={oldest ? "fresh old" : "fresh"}>
+        {lines.length > 0 && <ul class="lines">{lines}</ul>}
+        <DroppedAndKeys hasOthers={lines.length > 0} isReady={isReady} />
+      </div>
+    </section>
+  );
+}
+
+function limited(lines: ComponentChildren[], href: string): ComponentChildren[] {
+  if (lines.length <= maxLines) return lines;
+  return [
+    ...lines.slice(0, maxLines),
+    <li key={href} class="line more">
+      <a href={href}>{texts.value.attention.more(lines.length - maxLines)}</a>
+    </li>,
+  ];
+}
+
+function approvalLines(): ComponentChildren[] {
+  const t = texts.value.attention;
+  const lines = (pending.data.value?.value ?? []).map((approval) => (
+    <Line
+      key={approval.id}
+      icon="question"
+      tone="warn"
+      title={<><Code text={approval.tool} limit={80} /> {t.waitsForApproval}</>}
+      detail={<>{approval.threadId && <>{t.inThread} <Code text={approval.threadId} limit={60} /> · </>}{t.deniesItself} <Countdown until={approval.expiresAt} /></>}
+      actions={<a class="button" href={address.approval(approval.id)}>{may("approvals:write") ? t.decide : t.show}</a>}
+    />
+  ));
+  return limited(lines, address.approvals());
+}
+
+function toolLines(): ComponentChildren[] {
+  const t = texts.value.attention;
+  const withheld = withheldTools.value.map((tool) => <WithheldTool key={tool.name} tool={tool} />);
+  const threads = (tools.data.value?.value ?? []).filter((tool) => tool.status === "available" && (tool.withheldThreads ?? 0) > 0);
+  const inThreads = threads.map((tool) => (
+    <Line
+      key={`threads ${tool.name}`}
+      icon="warning"
+      tone="warn"
+      title={<><Code text={tool.name} limit={80} /> {t.withheldInThreads(tool.withheldThreads ?? 0)}</>}
+      actions={<a class="button" href={address.tool(tool.name)}>{t.why}</a>}
+    />
+  ));
+  return [...limited(withheld, address.tools("status=withheld")), ...limited(inThreads, address.tools())];
+}
+
+function serverLines(): ComponentChildren[] {
+  const t = texts.value.attention;
+  return (servers.data.value?.value ?? [])
+    .filter(({ connection }) => connection === "disconnected" || connection === "connecting")
+    .map((server) => (
+      <Line
+        key={`server ${server.name}`}
+        icon="lost"
+        tone="bad"
+        title={<>{t.server} <Code text={server.name} limit={80} /> {server.connection === "connecting" ? t.connecting : t.disconnected} <Ago at={server.since} /></>}
+        detail={
+          <>
+            {server.lastError && <Raw text={server.lastError} limit={200} />}
+            {server.nextAttempt && <> · {t.nextAttempt} <Countdown until={server.nextAttempt} /></>}
+          </>
+        }
+        actions={may("tools:write") && <ActButton act={() => restartServer(server.name).then(() => say(t.restarting))}>{t.connectNow}</ActButton>}
+      />
+    ));
+}
+
+function nodeLines(): ComponentChildren[] {
+  const t = texts.value.attention;
+  const list = nodes.data.value?.value ?? [];
+  const dead = list
+    .filter(({ state }) => state === "dead")
+    .map((node) => (
+      <Line
+        key={`node ${node.id}`}
+        icon="lost"
+        tone="bad"
+        title={<>{t.node} <Code text={node.name} limit={80} /> {t.nodeDead(duration(node.sinceRenewalMs))}</>}
+        detail={node.address && <Raw text={node.address} limit={100} />}
+        actions={<Hint text={t.nodeHint} />}
+      />
+    ));
+  const digests = new Set(list.filter(({ state }) => state === "alive").map((node) => node.configDigest ?? ""));
+  if (digests.size < 2) return dead;
+  return [
+    ...dead,
+    <Line
+      key="digests"
+      icon="warning"
+      tone="warn"
+      title={t.differentConfigs(digests.size)}
+      actions={may("admin") && <ActButton act={() => reloadNodes().then(() => say(t.reloaded))}>{t.reloadAll}</ActButton>}
+    />,
+  ];
+}
+
+function hubLines(): ComponentChildren[] {
+  const t = texts.value.attention;
+  const facts = info.data.value?.value;
+  if (!facts) return [];
+  const lines: ComponentChildren[] = [];
+  if (facts.stuck > 0) {
+    lines.push(<Line key="stuck" icon="clock" tone="bad" title={t.stuck(facts.stuck)} detail={t.stuckText} actions={<a class="button" href={address.tools("sort=inFlight")}>{t.showTools}</a>} />);
+  }
+  if (facts.clockJump) {
+    lines.push(
+      <Line
+        key="clock"
+        icon="clock"
+        tone="bad"
+        title={t.clockJump(duration(Math.abs(facts.clockJump.millis)))}
+        detail={<>{t.clockJumpText} <Countdown until={facts.clockJump.acceptedAt} /></>}
+        actions={may("admin") && <ActButton act={() => acceptClock().then(() => info.read())}>{t.acceptClock}</ActButton>}
+      />,
+    );
+  }
+  for (const damage of facts.storeDamage ?? []) {
+    lines.push(<Line key={`damage ${damage}`} icon="warning" tone="bad" title={t.storeDamage} detail={<Raw text={damage} limit={300} />} actions={<Hint text="toolhub doctor" isCommand />} />);
+  }
+  return lines;
+}
+
+function runLines(): ComponentChildren[] {
+  const t = texts.value.attention;
+  const failed = failedRuns(runs.data.value?.value ?? [], now.value).filter(({ id }) => !dismissed.value.includes(id));
+  const lines = failed.map((run) => (
+    <Line
+      key={run.id}
+      icon="bot"
+      tone="bad"
+      title={<>{t.runFailed} <Ago at={run.endedAt ?? run.startedAt} /></>}
+      detail={<>{t.inThread} <Code text={run.threadId} limit={60} />{run.error && <> · <Raw text={run.error.message} limit={200} /></>}</>}
+      actions={<button type="button" onClick={() => dismiss(run.id)}>{t.dismiss}</button>}
+    />
+  ));
+  return lines.slice(0, maxLines);
+}
+
+const pendingRestart = computed(() => {
+  const self = nodes.data.value?.value.find(({ isSelf }) => isSelf);
+  const restart = waitingRestart.value;
+  return restart && (!self || Date.parse(self.startedAt) < Date.parse(restart.at)) ? restart : null;
+});
+
+function restartLines(): ComponentChildren[] {
+  const t = texts.value.attention;
+  const restart = pendingRestart.value;
+  if (!restart) return [];
+  return [<Line key="restart" icon="settings" tone="warn" title={t.needsRestart} detail={<Raw text={restart.settings.join(", ")} limit={300} />} actions={<Hint text={t.restartHint} />} />];
+}
+
+const Hint = ({ text, isCommand = false }: { text: string; isCommand?: boolean }) => (isCommand ? <Code text={text} /> : <span class="quiet">{text}</span>);
+
+/** Facts that only some servers have or some keys may read. */
+function DroppedAndKeys({ hasOthers, isReady }: { hasOthers: boolean; isReady: boolean }) {
+  const t = texts.value.attention;
+  const lines: ComponentChildren[] = [];
+  const counts = dropped.data.value?.value;
+  if (counts && counts.records + counts.lostCommits > 0) {
+    lines.push(<Line key="dropped" icon="warning" tone="bad" title={t.dropped(counts.records, counts.lostCommits)} detail={t.droppedText} actions={<Hint text="toolhub doctor" isCommand />} />);
+  }
+  return (
+    <>
+      {lines.length > 0 && <ul class="lines">{lines}</ul>}
+      {has("metrics") && <WatchDropped />}
+      {may("admin") && <ExpiringKeys />}
+      {!isReady && <Loading />}
+      {isReady && !hasOthers && lines.length === 0 && (
+        <p class="all-well">
+          <Icon name="check" /> {t.nothing}
+        </p>
+      )}
+    </>
+  );
+}
+
+function WatchDropped() {
+  useResource(dropped);
+  return null;
+}
+
+function ExpiringKeys() {
+  const t = texts.value.attention;
+  useResource(keys);
+  const expiring = expiringKeys(keys.data.value?.value ?? [], now.value);
+  if (expiring.length === 0) return null;
+  return (
+    <ul class="lines">
+      {expiring.map((key) => (
+        <Line
+          key={key.id}
+          icon="person"
+          tone="warn"
+          title={<>{t.key} <Code text={key.name} limit={80} /> {t.expires}</>}
+          detail={<>{t.in} <Countdown until={key.expiresAt ?? ""} /></>}
+          actions={<Code text={`toolhub keys create NAME --scope ${key.scopes[0] ?? "tools:read"}`} />}
+        />
+      ))}
+    </ul>
+  );
+}

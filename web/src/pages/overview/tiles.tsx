@@ -1,0 +1,80 @@
+// The numbers of this moment, each with the line of the last minute.
+
+import type { ComponentChildren } from "preact";
+import { duration, number, percent } from "../../base/format.ts";
+import { pending, pendingCount } from "../../data/approvals.ts";
+import { info } from "../../data/facts.ts";
+import { type Snapshot, isOld, useResource } from "../../data/resource.ts";
+import { lastTick, type Tick, ticks } from "../../data/ticks.ts";
+import { texts } from "../../i18n/index.ts";
+import { AsOf } from "../../ui/fresh.tsx";
+import { address } from "../../ui/router.ts";
+import { Spark } from "../../ui/spark.tsx";
+
+export function Tiles() {
+  const t = texts.value.overview;
+  useResource(info);
+  const tick = lastTick.value;
+  const facts = info.data.value;
+  const line = (value: (tick: Tick) => number | null) => ticks.value.map((one) => (one ? value(one) : null));
+  return (
+    <div class="tiles">
+      {tick && (
+        <>
+          <Tile title={t.callsPerSecond} of={tick} value={number(tick.value.calls)} line={line(({ calls }) => calls)} />
+          <Tile
+            title={t.errors}
+            of={tick}
+            value={percent(tick.value.errors, tick.value.calls)}
+            line={line(({ calls, errors }) => (calls > 0 ? errors / calls : 0))}
+            tone={tick.value.errors > 0 ? "bad" : ""}
+          />
+          <Tile title={t.p95} of={tick} value={tick.value.p95Ms === null ? "–" : duration(tick.value.p95Ms)} line={line(({ p95Ms }) => p95Ms)} />
+          <Tile title={t.inFlight} of={tick} value={number(tick.value.inFlight)} line={line(({ inFlight }) => inFlight)} />
+          <Tile title={t.queued} of={tick} value={number(tick.value.queued)} line={line(({ queued }) => queued)} />
+        </>
+      )}
+      {!tick && facts && (
+        <>
+          <Tile title={t.inFlight} of={facts} value={number(facts.value.running)} />
+          <Tile title={t.queued} of={facts} value={number(facts.value.queued)} />
+        </>
+      )}
+      <Tile
+        title={t.approvalsWaiting}
+        of={pending.data.value}
+        value={pending.data.value ? number(pendingCount.value) : "–"}
+        tone={pendingCount.value > 0 ? "warn" : ""}
+        href={address.approvals()}
+      />
+    </div>
+  );
+}
+
+interface TileProps {
+  title: string;
+  of: Snapshot<unknown> | null;
+  value: string;
+  line?: readonly (number | null)[];
+  tone?: string;
+  href?: string;
+}
+
+function Tile({ title, of, value, line, tone = "", href }: TileProps) {
+  const old = isOld(of);
+  const content: ComponentChildren = (
+    <>
+      <span class="tile-title">{title}</span>
+      <span class={`tile-value num ${tone}`}>{value}</span>
+      {old && of ? <AsOf at={of.at} /> : line && <Spark values={line} />}
+    </>
+  );
+  const className = old ? "tile old" : "tile";
+  return href ? (
+    <a class={className} href={href}>
+      {content}
+    </a>
+  ) : (
+    <div class={className}>{content}</div>
+  );
+}

@@ -1,0 +1,38 @@
+// The keys of the page.
+
+import { texts } from "../i18n/index.ts";
+import { Dialog } from "../ui/dialog.tsx";
+
+export function Help({ close }: { close: () => void }) {
+  const t = texts.value.help;
+  const rows: [string[], string][] = [
+    [["/", "Ctrl K"], t.find],
+    [["g o"], t.overview],
+    [["g t"], t.tools],
+    [["g a"], t.approvals],
+    [["j", "k"], t.move],
+    [["Enter"], t.open],
+    [["a"], t.allow],
+    [["d"], t.deny],
+    [["?"], t.help],
+    [["Esc"], t.close],
+  ];
+  return (
+    <Dialog title={t.title} close={close}>
+      <dl class="keys">
+        {rows.map(([keys, text]) => (
+          <div key={keys[0]}>
+            <dt>
+              {keys.map((key) => (
+                <kbd key={key} data-raw>
+                  {key}
+                </kbd>
+              ))}
+            </dt>
+            <dd>{text}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}

@@ -1,0 +1,113 @@
+// Finds tools, waiting approvals and pages by a part of their name, and goes to a pasted id.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, get, segment } from "../api/client.ts";
+import type { Call } from "../api/types.ts";
+import { search } from "../base/match.ts";
+import { pending } from "../data/approvals.ts";
+import { tools } from "../data/tools.ts";
+import { texts } from "../i18n/index.ts";
+import { Dialog } from "../ui/dialog.tsx";
+import { Icon, type IconName } from "../ui/icon.tsx";
+import { Raw } from "../ui/raw.tsx";
+import { address, go } from "../ui/router.ts";
+
+interface Target {
+  icon: IconName;
+  name: string;
+  detail: string;
+  isRaw: boolean;
+  open: () => void | Promise<void>;
+}
+
+export function Palette({ close }: { close: () => void }) {
+  const t = texts.value.palette;
+  const [query, setQuery] = useState("");
+  const [chosen, choose] = useState(0);
+  const [failure, setFailure] = useState("");
+  const list = useRef<HTMLUListElement>(null);
+  // The lists stay as they are while the dialog is open: a result must not move under the cursor.
+  useEffect(() => tools.use(), []);
+  const targets = findTargets(query.trim());
+  useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [chosen]);
+  const open = async (target: Target | undefined) => {
+    if (!target) return;
+    try {
+      await target.open();
+      close();
+    } catch (error) {
+      setFailure(error instanceof ApiError && error.status === 404 ? t.notFound : String(error instanceof Error ? error.message : error));
+    }
+  };
+  const onKey = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (step !== 0) choose((chosen + step + Math.max(1, targets.length)) % Math.max(1, targets.length));
+    else if (event.key === "Enter") void open(targets[chosen]);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <Dialog title={t.title} close={close} class="palette">
+      <input
+        class="palette-input"
+        type="text"
+        role="combobox"
+        aria-label={t.label}
+        aria-expanded="true"
+        aria-controls="palette-list"
+        aria-activedescendant={targets[chosen] ? `target-${chosen}` : undefined}
+        autofocus
+        spellcheck={false}
+        placeholder={t.placeholder}
+        value={query}
+        onInput={(event) => {
+          setQuery(event.currentTarget.value);
+          setFailure("");
+          choose(0);
+        }}
+        onKeyDown={onKey}
+      />
+      <ul ref={list} id="palette-list" role="listbox" aria-label={t.title}>
+        {targets.map((target, index) => (
+          <li key={index} id={`target-${index}`} role="option" aria-selected={index === chosen} onClick={() => void open(target)} onMouseMove={() => choose(index)}>
+            <Icon name={target.icon} />
+            <span class="grow ellipsis">{target.isRaw ? <Raw text={target.name} limit={120} /> : target.name}</span>
+            <span class="quiet ellipsis">{target.detail}</span>
+          </li>
+        ))}
+      </ul>
+      {targets.length === 0 && !failure && <p class="quiet">{t.nothing}</p>}
+      {failure && <p class="error-text" role="alert">{failure}</p>}
+    </Dialog>
+  );
+}
+
+function findTargets(query: string): Target[] {
+  const all = texts.value;
+  const byId = idTarget(query);
+  if (byId) return [byId];
+  const pages: Target[] = [
+    { icon: "overview", name: all.nav.overview, detail: all.palette.page, isRaw: false, open: () => go(address.overview()) },
+    { icon: "tools", name: all.nav.tools, detail: all.palette.page, isRaw: false, open: () => go(address.tools()) },
+    { icon: "approvals", name: all.nav.approvals, detail: all.palette.page, isRaw: false, open: () => go(address.approvals()) },
+  ];
+  const waiting = (pending.data.value?.value ?? []).map(
+    (approval): Target => ({ icon: "question", name: approval.tool, detail: all.palette.approval, isRaw: true, open: () => go(address.approval(approval.id)) }),
+  );
+  const known = search(query, tools.data.value?.value ?? [], (tool) => tool.name, 20, (tool) => tool.description.slice(0, 300)).map(
+    (tool): Target => ({ icon: "tools", name: tool.name, detail: all.status[tool.status], isRaw: true, open: () => go(address.tool(tool.name)) }),
+  );
+  const name = (target: Target) => target.name;
+  return [...search(query, pages, name, 3), ...search(query, waiting, name, 10), ...known];
+}
+
+function idTarget(query: string): Target | null {
+  const t = texts.value.palette;
+  if (/^apr_[0-9a-f-]{36}$/.test(query)) return { icon: "approvals", name: query, detail: t.approval, isRaw: true, open: () => go(address.approval(query)) };
+  if (!/^call_[0-9a-f-]{36}$/.test(query)) return null;
+  const open = async () => {
+    const call = await get<Call>(`/api/v1/calls/${segment(query)}`);
+    go(address.tool(call.tool, `tab=calls&call=${segment(query)}`));
+  };
+  return { icon: "tools", name: query, detail: t.call, isRaw: true, open };
+}

@@ -1,0 +1,35 @@
+// A dialog over the page. The browser keeps the focus inside it, closes it with Escape and gives the focus back.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { texts } from "../i18n/index.ts";
+import { Icon } from "./icon.tsx";
+
+interface Props {
+  title: ComponentChildren;
+  close: () => void;
+  children: ComponentChildren;
+  class?: string;
+}
+
+export function Dialog({ title, close, children, class: className = "" }: Props) {
+  const element = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const dialog = element.current;
+    dialog?.showModal();
+    return () => dialog?.close();
+  }, []);
+  return (
+    <dialog ref={element} class={`dialog ${className}`} aria-labelledby="dialog-title" onCancel={close} onClick={(event) => event.target === element.current && close()}>
+      <div class="dialog-body">
+        <div class="dialog-head">
+          <h2 id="dialog-title">{title}</h2>
+          <button type="button" class="icon-button" aria-label={texts.value.common.close} onClick={close}>
+            <Icon name="cross" />
+          </button>
+        </div>
+        {children}
+      </div>
+    </dialog>
+  );
+}

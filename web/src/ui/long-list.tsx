@@ -1,0 +1,87 @@
+// A table of rows of one height, of which only those in view are in the document.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { windowOf } from "./window.ts";
+
+export interface Column<T> {
+  name: string;
+  title: ComponentChildren;
+  /** What a screen reader says about the order. */
+  sort?: "ascending" | "descending" | undefined;
+  cell: (item: T) => ComponentChildren;
+}
+
+interface Props<T> {
+  label: string;
+  items: readonly T[];
+  columns: readonly Column<T>[];
+  keyOf: (item: T) => string;
+  selected: number;
+  class: string;
+}
+
+/** Rows are this high; on a narrow screen they have two lines. The style sheet says the same. */
+const rowHeight = (): number => (matchMedia("(max-width: 720px)").matches ? 60 : 36);
+
+export function LongList<T>({ label, items, columns, keyOf, selected, class: className }: Props<T>) {
+  const frame = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ scrolled: 0, height: 800, row: 36 });
+  const measure = () => {
+    const element = frame.current;
+    if (element) setView({ scrolled: element.scrollTop, height: element.clientHeight, row: rowHeight() });
+  };
+  useEffect(() => {
+    measure();
+    const observer = new ResizeObserver(measure);
+    if (frame.current) observer.observe(frame.current);
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => {
+    const element = frame.current;
+    if (!element || selected < 0) return;
+    const top = selected * view.row;
+    // The head of the table covers the first rows of the frame.
+    const head = 36;
+    if (top < element.scrollTop) element.scrollTop = top;
+    else if (top + view.row + head > element.scrollTop + element.clientHeight) element.scrollTop = top + view.row + head - element.clientHeight;
+  }, [selected]);
+  const { from, to, before, after } = windowOf(items.length, view.row, view.scrolled, view.height);
+  return (
+    <div ref={frame} class={`long-list ${className}`} onScroll={measure} tabIndex={0} role="group" aria-label={label}>
+      <div role="table" aria-label={label} aria-rowcount={items.length + 1}>
+        <div role="rowgroup" class="long-head">
+          <div role="row" class="long-row" aria-rowindex={1}>
+            {columns.map((column) => (
+              <div key={column.name} role="columnheader" class={`c-${column.name}`} aria-sort={column.sort}>
+                {column.title}
+              </div>
+            ))}
+          </div>
+        </div>
+        <div role="rowgroup">
+          <Space height={before} />
+          {items.slice(from, to).map((item, index) => (
+            <div key={keyOf(item)} role="row" class={from + index === selected ? "long-row selected" : "long-row"} aria-rowindex={from + index + 2}>
+              {columns.map((column) => (
+                <div key={column.name} role="cell" class={`c-${column.name}`}>
+                  {column.cell(item)}
+                </div>
+              ))}
+            </div>
+          ))}
+          <Space height={after} />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+/** The room of the rows that are not in the document. The height is set through the CSSOM: style attributes are forbidden. */
+function Space({ height }: { height: number }) {
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (element.current) element.current.style.height = `${height}px`;
+  });
+  return <div ref={element} role="presentation" />;
+}

@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, describe, test } from "node:test";
+import type { CDPSession } from "playwright-core";
+import { withPage } from "./browser.ts";
+import { fill, show, type Shown } from "./pages.ts";
+import { TestServer } from "./server.ts";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+describe("accessibility", { concurrency: 1 }, () => {
+  let server: TestServer;
+  let pages: Shown[];
+  before(async () => {
+    server = await TestServer.start();
+    pages = await fill(server);
+  });
+  after(() => server.stop());
+
+  const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+  /** What depends on colours: nothing else differs between the themes. */
+  const colourRules = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
+
+  /** Runs axe in a world of its own: the policy of the page lets no foreign script in. */
+  async function violations(debug: CDPSession, contextId: number, runOnly: unknown): Promise<string[]> {
+    const run = `axe.run(document, { resultTypes: ["violations"], runOnly: ${JSON.stringify(runOnly)} }).then((result) =>
+      result.violations.map((one) => one.id + ": " + one.nodes.slice(0, 3).map((node) => node.target.join(" ") + " " + (node.any[0]?.message ?? node.all[0]?.message ?? node.none[0]?.message ?? "")).join(" | ")))`;
+    const { result } = await debug.send("Runtime.evaluate", { expression: run, contextId, awaitPromise: true, returnByValue: true });
+    return result.value as string[];
+  }
+
+  test("axe finds nothing on any page, in both themes and widths", async () => {
+    const found: string[] = [];
+    await withPage(server, "/ui/", async ({ page, context }) => {
+      const debug = await context.newCDPSession(page);
+      for (const shown of pages) {
+        await page.setViewportSize({ width: 1280, height: 844 });
+        await show(page, server, shown);
+        const { frameTree } = await debug.send("Page.getFrameTree");
+        const { executionContextId } = await debug.send("Page.createIsolatedWorld", { frameId: frameTree.frame.id, worldName: "axe" });
+        await debug.send("Runtime.evaluate", { expression: axe, contextId: executionContextId });
+        for (const width of [1280, 390]) {
+          await page.setViewportSize({ width, height: 844 });
+          for (const theme of ["light", "dark"] as const) {
+            await page.emulateMedia({ colorScheme: theme });
+            const texts = await violations(debug, executionContextId, theme === "light" ? rules : colourRules);
+            found.push(...texts.map((text) => `${shown.name}, ${width}, ${theme}: ${text}`));
+          }
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+          if (wide > width) found.push(`${shown.name}: ${wide} pixels wide in ${width}`);
+        }
+      }
+    });
+    assert.deepEqual(found, []);
+  });
+});

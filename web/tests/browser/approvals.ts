@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { gone, visible, withPage } from "./browser.ts";
+import { TestServer, until } from "./server.ts";
+
+describe("approvals", { concurrency: 1 }, () => {
+  let server: TestServer;
+  before(async () => void (server = await TestServer.start({ config: `[tools.brief]\nbuiltin = "dangerous"\napproval_timeout = "2s"\n` })));
+  after(() => server.stop());
+
+  const state = async (id: string): Promise<string> => (await server.api("GET", `/api/v1/approvals/${id}`)).state;
+  const ended = (call: string) => until("the call to end", async () => ["success", "cancelled", "error"].includes((await server.api("GET", `/api/v1/calls/${call}`)).status));
+
+  test("a call is seen, counted in the title, and allowed", async () => {
+    await withPage(server, "/ui/", async ({ page }) => {
+      await visible(page.getByText("Nothing needs your attention."));
+      const id = await server.ask("dangerous", { folder: "/tmp/a" }, "t1");
+      await until("the title to count", async () => (await page.title()).startsWith("(1) "));
+      await page.getByRole("link", { name: "Decide" }).click();
+      await visible(page.getByText("the tool requires approval for every call"));
+      await visible(page.getByText("says the owner's config or code"));
+      await visible(page.locator(".argument", { hasText: "folder" }).getByText("/tmp/a"));
+      await page.getByRole("button", { name: "Allow once" }).click();
+      await visible(page.locator("[data-outcome]"));
+      await until("the approval to be used", async () => (await state(id)) === "used");
+      await visible(page.locator("[data-outcome=used]", { hasText: "local" }));
+      await until("the title to be plain", async () => !(await page.title()).startsWith("("));
+    });
+  });
+
+  test("arguments are edited, with the difference shown and the server's corrections", async () => {
+    const id = await server.ask("dangerous", { folder: "/tmp/b" }, "t1");
+    await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
+      await page.getByRole("button", { name: "Edit…" }).click();
+      const field = page.getByLabel("Arguments as JSON");
+      await field.fill("{");
+      await visible(page.getByText("This is not a JSON object."));
+      const allow = page.getByRole("button", { name: "Allow with these arguments" });
+      assert.ok(await allow.isDisabled());
+      await field.fill('{"folder": 7}');
+      await allow.click();
+      await visible(page.locator(".error-text", { hasText: "/folder" }));
+      await field.fill('{"folder": "/tmp/c"}');
+      await visible(page.locator(".diff .removed", { hasText: "/tmp/b" }));
+      await visible(page.locator(".diff .added", { hasText: "/tmp/c" }));
+      await allow.click();
+      await visible(page.getByText("with edited arguments"));
+      const { callId } = await server.api("GET", `/api/v1/approvals/${id}`);
+      await ended(callId);
+      assert.equal((await server.api("GET", `/api/v1/calls/${callId}`)).arguments.folder, "/tmp/c");
+    });
+  });
+
+  test("a call is denied with a reason", async () => {
+    const id = await server.ask("dangerous", { folder: "/tmp/d" });
+    await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
+      assert.equal(await page.getByRole("button", { name: "Always in this thread" }).count(), 0);
+      await page.getByRole("button", { name: "Deny…" }).click();
+      await page.getByLabel("Reason, for the model").fill("use the trash");
+      await page.getByRole("button", { name: "Deny", exact: true }).click();
+      await visible(page.locator("[data-outcome=denied]", { hasText: "use the trash" }));
+      assert.equal(await state(id), "denied");
+    });
+  });
+
+  test("an approval that times out says so in place, and keeps what was typed", async () => {
+    const id = await server.ask("brief", { folder: "/tmp/e" }, "t2");
+    await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
+      await page.getByRole("button", { name: "Edit…" }).click();
+      await page.getByLabel("Arguments as JSON").fill('{"folder": "/half"}');
+      await visible(page.locator("[data-outcome=timed_out]"));
+      assert.equal(await page.getByLabel("Arguments as JSON").inputValue(), '{"folder": "/half"}');
+      assert.ok(await page.getByRole("button", { name: "Allow with these arguments" }).isDisabled());
+    });
+  });
+
+  test("an answer in a second browser shows in the first, and its draft stays", async () => {
+    const id = await server.ask("dangerous", { folder: "/tmp/f" }, "t3");
+    await withPage(server, `/ui/approvals/${id}`, async ({ page: first }) => {
+      await first.getByRole("button", { name: "Deny…" }).click();
+      await first.getByLabel("Reason, for the model").fill("wait for me");
+      await withPage(server, `/ui/approvals/${id}`, async ({ page: second }) => {
+        await second.getByRole("button", { name: "Always in this thread" }).click();
+        await visible(second.locator("[data-outcome]"));
+      });
+      await visible(first.locator("[data-outcome]", { hasText: "always in this thread" }));
+      assert.equal(await first.getByLabel("Reason, for the model").inputValue(), "wait for me");
+      assert.ok(await first.getByRole("button", { name: "Deny", exact: true }).isDisabled());
+      // The grant that this made.
+      await first.getByRole("link", { name: "Grants" }).click();
+      await visible(first.locator("tr", { hasText: "t3" }));
+      await first.getByRole("button", { name: "Revoke" }).click();
+      await visible(first.getByText("No grants"));
+      assert.deepEqual((await server.api("GET", "/api/v1/grants")).items, []);
+    });
+  });
+
+  test("a cancelled call withdraws its approval in place", async () => {
+    const id = await server.ask("dangerous", { folder: "/tmp/g" }, "t4");
+    await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
+      await visible(page.getByRole("button", { name: "Allow once" }));
+      const { callId } = await server.api("GET", `/api/v1/approvals/${id}`);
+      await server.api("POST", `/api/v1/calls/${callId}/cancel`);
+      await visible(page.locator("[data-outcome=withdrawn]"));
+      await gone(page.getByRole("button", { name: "Allow once" }));
+    });
+  });
+
+  test("a long value must be opened before the call can be allowed", async () => {
+    const id = await server.ask("dangerous", { folder: `/tmp/${"x".repeat(3000)}/end` }, "t5");
+    await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
+      await visible(page.getByText("Open these long values"));
+      assert.ok(await page.getByRole("button", { name: "Allow once" }).isDisabled());
+      assert.ok(await page.getByRole("button", { name: "Always this tool" }).isDisabled());
+      await page.getByRole("button", { name: /^Open \(/ }).click();
+      assert.ok(await page.getByRole("button", { name: "Allow once" }).isEnabled());
+      await page.getByRole("button", { name: "Show more" }).click();
+      await visible(page.getByText("/end"));
+    });
+  });
+});

@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { startProxy } from "../../scripts/proxy.ts";
+import { close, gone, newContext, open, visible, watch, withPage } from "./browser.ts";
+import { freePort, TestServer, until } from "./server.ts";
+
+describe("connection", { concurrency: 1 }, () => {
+  test("a killed server turns numbers grey with their time; back again, everything is read anew", async () => {
+    const server = await TestServer.start();
+    await server.call("calculator", { expression: "1+1" });
+    await withPage(server, "/ui/tools", async ({ page }) => {
+      await visible(page.getByText("6 tools"));
+      await server.kill();
+      await visible(page.locator("[data-bar=lost]", { hasText: "Connection lost since" }));
+      await visible(page.locator(".fresh.old .as-of time"));
+      const number = page.locator(".long-row", { hasText: "calculator" }).locator(".c-calls .num");
+      assert.equal(await number.textContent(), "1");
+      const colour = () => number.evaluate((element) => getComputedStyle(element).color);
+      const quiet = await page.locator(".quiet").first().evaluate((element) => getComputedStyle(element).color);
+      assert.equal(await colour(), quiet);
+      await server.run();
+      await page.getByRole("button", { name: "Try now" }).click();
+      await gone(page.locator("[data-bar=lost]"));
+      await gone(page.locator(".fresh.old"));
+      // The counters began anew with the server; the old one must not be shown as new.
+      await visible(page.locator(".long-row", { hasText: "calculator" }).locator(".c-calls .quiet"));
+      await server.api("POST", "/api/v1/tools/notes/disable", {});
+      await visible(page.locator(".long-row", { hasText: "notes" }).getByText("unavailable"));
+    });
+    await server.stop();
+  });
+
+  test("what changed while the connection was lost is there afterwards", async () => {
+    const server = await TestServer.start();
+    await withPage(server, "/ui/approvals", async ({ page, context }) => {
+      await visible(page.getByText("No approvals are waiting"));
+      await context.setOffline(true);
+      const port = server.port;
+      await server.kill();
+      await visible(page.locator("[data-bar=lost]"));
+      await server.run();
+      assert.equal(server.port, port);
+      await server.ask("dangerous", { folder: "/tmp/x" }, "away");
+      await context.setOffline(false);
+      await visible(page.locator(".approval-list", { hasText: "away" }));
+    });
+    await server.stop();
+  });
+
+  test("ten tabs are live on one stream", async () => {
+    const server = await TestServer.start();
+    const context = await newContext();
+    const problems: string[] = [];
+    const pages = await Promise.all(
+      Array.from({ length: 10 }, async () => {
+        const page = await context.newPage();
+        watch(page, server, problems, []);
+        await page.goto(`${server.url}/ui/approvals`);
+        return page;
+      }),
+    );
+    await Promise.all(pages.map((page) => visible(page.getByText("No approvals are waiting"))));
+    await server.ask("dangerous", { folder: "/tmp/x" }, "tabs");
+    await Promise.all(pages.map((page) => visible(page.locator(".approval-list", { hasText: "tabs" }))));
+    // An eleventh request would wait for ever if each tab had a stream of its own.
+    const last = pages[9]!;
+    await last.locator(".approval-list a").click();
+    await visible(last.getByRole("button", { name: "Allow once" }));
+    await context.close();
+    assert.deepEqual(problems, []);
+    await server.stop();
+  });
+
+  test("a browser without shared workers has a stream in its page", async () => {
+    const server = await TestServer.start();
+    const context = await newContext();
+    await context.addInitScript(() => delete (globalThis as { SharedWorker?: unknown }).SharedWorker);
+    const page = await context.newPage();
+    await page.goto(`${server.url}/ui/approvals`);
+    await visible(page.getByText("No approvals are waiting"));
+    await server.ask("dangerous", { folder: "/tmp/x" }, "alone");
+    await visible(page.locator(".approval-list", { hasText: "alone" }));
+    await context.close();
+    await server.stop();
+  });
+
+  test("behind a proxy with a path prefix everything works below the prefix", async () => {
+    const port = await freePort();
+    const server = await TestServer.start({ publicUrl: `http://127.0.0.1:${port}/hub` });
+    const proxy = await startProxy(server.url, "/hub", undefined, port);
+    const opened = await open(proxy, "/hub/ui/");
+    const { page } = opened;
+    await visible(page.getByText("Nothing needs your attention."));
+    await page.getByRole("link", { name: "Tools", exact: true }).click();
+    assert.equal(new URL(page.url()).pathname, "/hub/ui/tools");
+    await page.getByRole("link", { name: "calculator" }).click();
+    await page.reload();
+    await visible(page.getByText("Offered to models"));
+    await server.ask("dangerous", { folder: "/tmp/x" }, "prefixed");
+    await until("the title to count", async () => (await page.title()).startsWith("(1) "));
+    await close(opened);
+    proxy.close();
+    await server.stop();
+  });
+
+  test("another version of the server asks for a reload", async () => {
+    const server = await TestServer.start();
+    await withPage(server, "/ui/", async ({ page, context }) => {
+      await visible(page.getByText("Nothing needs your attention."));
+      const session = await (await page.request.get(`${server.url}/ui/session`)).json();
+      await context.route("**/ui/session", (route) => route.fulfill({ json: { ...session, uiVersion: "other", version: "9.9.9" } }));
+      await server.kill();
+      await visible(page.locator("[data-bar=lost]"));
+      await server.run();
+      await page.getByRole("button", { name: "Try now" }).click();
+      await visible(page.locator("[data-bar=version]", { hasText: "9.9.9" }));
+    });
+    await server.stop();
+  });
+});

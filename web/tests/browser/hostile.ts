@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { visible, withPage } from "./browser.ts";
+import { TestServer } from "./server.ts";
+
+const script = `<img src=x onerror="alert(1)"><script>alert(2)</script>`;
+const link = "javascript:alert(3) https://evil.example/x";
+const bidi = "safe\u202Etxt.exe\u2066 \u200Bhidden";
+const ansi = "\u001b[31mred\u001b[0m\u0007";
+const hostile = `${script} ${link} ${bidi} ${ansi}`;
+
+/** TOML knows the escapes of JSON; invisible characters must be escaped. */
+const quoted = (text: string) => JSON.stringify(text).replace(/[\u007f-\uffff]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+describe("hostile", { concurrency: 1 }, () => {
+  let server: TestServer;
+  before(async () => {
+    const config = `
+  [tools.mirror]
+  command = "cat"
+  description = ${quoted(hostile)}
+  confirm = true
+  tags = [${quoted("<b>tag</b>")}]
+  [tools.mirror.parameters]
+  type = "object"
+  [tools.mirror.parameters.properties.${quoted("<i>name</i>")}]
+  type = "string"
+  description = ${quoted(hostile)}
+  [tools.plain]
+  command = "cat"
+  description = ${quoted("x".repeat(100_000))}
+  `;
+    server = await TestServer.start({ config });
+  });
+  after(() => server.stop());
+
+  const paths = (approval: string, call: string) => [
+    "/ui/",
+    "/ui/tools",
+    "/ui/tools/mirror",
+    "/ui/tools/mirror?tab=schema",
+    "/ui/tools/plain",
+    "/ui/tools/plain?tab=schema",
+    `/ui/tools/plain?tab=calls&call=${call}`,
+    `/ui/approvals/${approval}`,
+    "/ui/approvals?view=answered",
+    `/ui/tools/${encodeURIComponent(script)}`,
+    `/ui/approvals/${encodeURIComponent(hostile.slice(0, 90))}`,
+    `/ui/${encodeURIComponent(script)}`,
+  ];
+
+  test("planted scripts, links, escapes and bidi characters are text", async () => {
+    const approval = await server.ask("mirror", { "<i>name</i>": hostile, [`${link} ${bidi}`]: { deep: [hostile] } }, "h1");
+    const denied = await server.ask("mirror", { "<i>name</i>": hostile }, "h2");
+    await server.api("POST", `/api/v1/approvals/${denied}`, { outcome: "cancel", reason: hostile });
+    await server.api("PUT", "/api/v1/tools/plain/status", { status: "maintenance", reason: hostile });
+    await server.api("POST", "/api/v1/tools/plain/reset");
+    const { id: call } = await server.call("plain", { text: hostile }, "h1");
+    await server.api("PUT", "/api/v1/tools/notes/status", { status: "maintenance", reason: hostile });
+    await withPage(server, "/ui/", async ({ page, files, problems }) => {
+      for (const path of paths(approval, call)) {
+        await page.goto(server.url + path);
+        await visible(page.locator("main .page"));
+        await page.waitForFunction(() => !document.querySelector(".loading"));
+        const planted = await page.evaluate(() => document.querySelectorAll("main img, main script, main i, main b, main a[href^='javascript'], main a[href*='evil']").length);
+        assert.equal(planted, 0, path);
+        // Nothing reorders or hides text: each such character is shown by its code.
+        const hidden = await page.evaluate(() => /[\u202a-\u202e\u2066-\u2069\u200b\u001b\u0007]/.test(document.body.innerText));
+        assert.equal(hidden, false, path);
+      }
+      await page.goto(`${server.url}/ui/approvals/${approval}`);
+      await visible(page.locator(".mark", { hasText: "U+202E" }));
+      await visible(page.locator(".mark", { hasText: "ESC" }));
+      assert.deepEqual(problems, []);
+      assert.ok(files.every((url) => url.startsWith(server.url)));
+    });
+  });
+
+  test("a line of a megabyte is shown in part, and the page stays quick", async () => {
+    const huge = "A".repeat(1_000_000);
+    const { id: call } = await server.call("plain", { text: huge }, "h3");
+    const approval = await server.ask("mirror", { "<i>name</i>": huge }, "h3");
+    await withPage(server, `/ui/tools/plain?tab=calls&call=${call}`, async ({ page }) => {
+      await visible(page.locator("#call").getByRole("button", { name: /Show more/ }));
+      await page.goto(`${server.url}/ui/approvals/${approval}`);
+      await visible(page.getByRole("button", { name: "Open (1000000 characters)" }));
+      await page.getByRole("button", { name: /^Open/ }).click();
+      await visible(page.getByRole("button", { name: /Show more/ }));
+      assert.ok((await page.evaluate(() => document.body.innerText.length)) < 20_000);
+      await page.getByRole("button", { name: "Edit…" }).click();
+      await visible(page.getByLabel("Arguments as JSON"));
+    });
+  });
+});

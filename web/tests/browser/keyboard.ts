@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { gone, visible, withPage } from "./browser.ts";
+import { TestServer, until } from "./server.ts";
+
+describe("keyboard", { concurrency: 1 }, () => {
+  let server: TestServer;
+  before(async () => void (server = await TestServer.start()));
+  after(() => server.stop());
+
+  test("everything of a decision works with the keyboard alone", async () => {
+    const id = await server.ask("dangerous", { folder: "/tmp/a" }, "keys");
+    await withPage(server, "/ui/", async ({ page }) => {
+      await visible(page.getByRole("link", { name: "Decide" }));
+      const press = (...keys: string[]) => keys.reduce((before, key) => before.then(() => page.keyboard.press(key)), Promise.resolve());
+      // The skip link is the first stop of Tab and is seen there.
+      await press("Tab");
+      assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Skip to the content");
+      assert.ok((await page.locator(".skip").boundingBox())!.y >= 0);
+      await press("Enter");
+      assert.equal(await page.evaluate(() => document.activeElement?.id), "main");
+      await press("g", "a");
+      await visible(page.locator(".approval-list"));
+      await press("j");
+      await visible(page.getByRole("button", { name: "Allow once" }));
+      await press("a");
+      assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Allow once");
+      const outline = await page.evaluate(() => getComputedStyle(document.activeElement!).outlineStyle);
+      assert.notEqual(outline, "none");
+      assert.equal((await server.api("GET", `/api/v1/approvals/${id}`)).state, "pending");
+      await press("Enter");
+      await visible(page.locator("[data-outcome]"));
+    });
+  });
+
+  test("the palette finds tools and pages and goes to a pasted id", async () => {
+    const { id, approval } = { id: (await server.call("calculator", { expression: "2+2" })).id, approval: await server.ask("dangerous", { folder: "/tmp/b" }, "keys") };
+    await withPage(server, "/ui/", async ({ page }) => {
+      await visible(page.getByRole("link", { name: "Decide" }));
+      await page.keyboard.press("/");
+      await page.keyboard.type("calcu");
+      await visible(page.getByRole("option", { name: /calculator/ }));
+      await page.keyboard.press("Enter");
+      await visible(page.locator("h1", { hasText: "calculator" }));
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type(id);
+      await visible(page.getByRole("option", { name: new RegExp(id) }));
+      await page.keyboard.press("Enter");
+      await visible(page.locator("#call", { hasText: "2+2" }));
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type(approval);
+      await page.keyboard.press("Enter");
+      await visible(page.getByRole("button", { name: "Allow once" }));
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("call_00000000-0000-7000-8000-000000000000");
+      await page.keyboard.press("Enter");
+      await visible(page.getByText("There is no call with this id."));
+      await page.keyboard.press("Escape");
+      await gone(page.getByRole("dialog"));
+      await page.keyboard.press("?");
+      await visible(page.getByText("Keyboard shortcuts"));
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("d");
+      await page.getByLabel("Reason, for the model").waitFor();
+      // Letters are text inside a field.
+      await page.keyboard.type("g t a");
+      assert.equal(await page.getByLabel("Reason, for the model").inputValue(), "g t a");
+    });
+  });
+
+  test("j, k and Enter move through the tools", async () => {
+    await withPage(server, "/ui/", async ({ page }) => {
+      await visible(page.getByRole("navigation", { name: "Pages" }));
+      await page.keyboard.press("g");
+      await page.keyboard.press("t");
+      await visible(page.getByText("6 tools"));
+      for (const key of ["j", "j", "k"]) await page.keyboard.press(key);
+      const name = (await page.locator(".long-row.selected .c-name").textContent())!;
+      await page.keyboard.press("Enter");
+      await until("the tool to open", () => page.url().endsWith(`/ui/tools/${name}`));
+    });
+  });
+});

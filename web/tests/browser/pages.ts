@@ -1,0 +1,65 @@
+// Every page with something on it, for tests that look at all of them.
+import type { Page } from "playwright-core";
+import { visible } from "./browser.ts";
+import type { TestServer } from "./server.ts";
+
+export interface Shown {
+  name: string;
+  path: string;
+  /** Brings the page into the state to be looked at, for example with an open dialog. */
+  act?: (page: Page) => Promise<void>;
+}
+
+/** Fills a server: calls, failures, approvals of each kind, a grant, maintenance. */
+export async function fill(server: TestServer): Promise<Shown[]> {
+  for (let call = 0; call < 6; call++) await server.call("calculator", { expression: "6*7" }, "t1");
+  await server.call("clock", {}, "t1");
+  for (let call = 0; call < 4; call++) await server.call("flaky", {}, "t1");
+  await server.api("POST", "/api/v1/threads/talk/messages", { content: "what is 2+3*4?" }, { prefer: "wait=5" });
+  await server.api("POST", "/api/v1/tools/notes/disable", { reason: "not needed this week" });
+  await server.api("PUT", "/api/v1/tools/clock/status", { status: "maintenance", reason: "new clock", until: new Date(Date.now() + 3_000_000).toISOString() });
+  const [granted, denied] = [await server.ask("dangerous", { folder: "/tmp/granted" }, "t1"), await server.ask("dangerous", { folder: "/tmp/denied" }, "t2")];
+  await server.api("POST", `/api/v1/approvals/${granted}`, { outcome: "proceed_always" });
+  await server.api("POST", `/api/v1/approvals/${denied}`, { outcome: "cancel", reason: "use the trash" });
+  const long = await server.ask("dangerous", { folder: `/tmp/${"long/".repeat(200)}` }, "t3");
+  const waiting = await server.ask("dangerous", { folder: "/var/cache/builds" }, "talk");
+  return [
+    { name: "overview", path: "/ui/" },
+    { name: "tools", path: "/ui/tools" },
+    { name: "tools-empty", path: "/ui/tools?q=nothing-like-this" },
+    { name: "tool", path: "/ui/tools/flaky" },
+    { name: "tool-thread", path: "/ui/tools/report?thread=t2" },
+    { name: "tool-schema", path: "/ui/tools/calculator?tab=schema" },
+    { name: "tool-limits", path: "/ui/tools/dangerous?tab=limits" },
+    { name: "tool-calls", path: "/ui/tools/calculator?tab=calls", act: (page) => page.locator("table.calls tbody button").first().click() },
+    { name: "tool-dependencies", path: "/ui/tools/report?tab=dependencies" },
+    { name: "tool-unknown", path: "/ui/tools/calcullator" },
+    { name: "maintenance", path: "/ui/tools/flaky", act: (page) => page.locator(".actions button").nth(1).click() },
+    { name: "approvals", path: "/ui/approvals" },
+    { name: "approval", path: `/ui/approvals/${waiting}` },
+    { name: "approval-long", path: `/ui/approvals/${long}` },
+    { name: "approval-edit", path: `/ui/approvals/${waiting}`, act: (page) => edit(page) },
+    { name: "approval-denied", path: `/ui/approvals/${denied}` },
+    { name: "approvals-answered", path: "/ui/approvals?view=answered" },
+    { name: "grants", path: "/ui/approvals?view=grants" },
+    { name: "unknown", path: "/ui/tolls" },
+    { name: "palette", path: "/ui/", act: (page) => page.keyboard.press("/") },
+    { name: "help", path: "/ui/", act: (page) => page.keyboard.press("?") },
+    { name: "preferences", path: "/ui/", act: (page) => page.locator(".top .icon-button").last().click() },
+  ];
+}
+
+async function edit(page: Page): Promise<void> {
+  await page.locator(".answers button:not(.primary, .danger)").last().click();
+  await page.locator("textarea[name=arguments]").fill('{\n  "folder": "/var/cache/builds/old"\n}');
+}
+
+/** Goes to the page and waits until it has read everything. */
+export async function show(page: Page, server: { url: string }, shown: Shown): Promise<void> {
+  await page.goto(server.url + shown.path);
+  await visible(page.locator(".main-nav"));
+  await page.waitForFunction(() => document.querySelector("main .page") && !document.querySelector(".loading"));
+  if (!shown.act) return;
+  await shown.act(page);
+  await page.waitForFunction(() => !document.querySelector(".loading"));
+}

@@ -1,0 +1,22 @@
+// Drives the real binary with a real browser:
+//   TOOLHUB_BIN=… npm run test:browser -- --only approvals
+import { existsSync } from "node:fs";
+import { after, describe } from "node:test";
+import { quit } from "./browser.ts";
+import { binary } from "./server.ts";
+
+if (!existsSync(binary)) {
+  console.error(`there is no ${binary}; build it with cargo build --bin toolhub, or name another one in TOOLHUB_BIN`);
+  process.exit(1);
+}
+
+const only = process.argv.indexOf("--only") > 0 ? process.argv[process.argv.indexOf("--only") + 1] : undefined;
+const all = ["load", "status", "approvals", "keys", "connection", "language", "keyboard", "accessibility", "hostile"];
+const chosen = all.filter((name) => !only || only.split(",").includes(name));
+const modules = chosen.map((name) => `./${name}.ts`);
+// Much of the time is waiting, so files run beside each other.
+describe("dashboard", { concurrency: 2 }, async () => {
+  // Here, because hooks of the root run only when nothing keeps the process alive.
+  after(quit);
+  for (const module of modules) await import(module);
+});

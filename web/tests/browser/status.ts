@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { gone, visible, withPage } from "./browser.ts";
+import { TestServer } from "./server.ts";
+
+describe("status", { concurrency: 1 }, () => {
+  let server: TestServer;
+  before(async () => void (server = await TestServer.start()));
+  after(() => server.stop());
+
+  test("a tool that fails is withheld, counts down and comes back without a reload", async () => {
+    await withPage(server, "/ui/", async ({ page }) => {
+      await visible(page.getByText("Nothing needs your attention."));
+      let loads = 0;
+      page.on("load", () => loads++);
+      for (let call = 0; call < 3; call++) await server.call("flaky");
+      const line = page.locator(".line", { hasText: "flaky" });
+      await visible(line.getByText("failed", { exact: true }));
+      await visible(line.getByText("failed 3 times in a row"));
+      await visible(line.locator(".countdown"));
+      assert.match((await line.locator(".countdown").textContent()) ?? "", /^0:0[0-3]$/);
+      await line.getByRole("link", { name: "Why?" }).click();
+      await visible(page.getByText("Not offered to models"));
+      await visible(page.getByText("upstream_unreachable").first());
+      await visible(page.getByText("Offered on trial"));
+      await server.call("flaky");
+      await visible(page.getByText("Offered to models", { exact: true }));
+      await page.getByRole("link", { name: "Overview" }).click();
+      await visible(page.getByText("Nothing needs your attention."));
+      assert.equal(loads, 0);
+    });
+  });
+
+  test("maintenance has a reason and an end, and a reset lifts it", async () => {
+    await withPage(server, "/ui/tools/notes", async ({ page }) => {
+      await page.getByRole("button", { name: "Maintenance…" }).click();
+      await page.getByLabel("Reason").fill("new disk");
+      await page.getByLabel("after 15 min").check();
+      await page.getByRole("button", { name: "Start maintenance" }).click();
+      await gone(page.getByRole("dialog"));
+      await visible(page.locator("h1 .badge", { hasText: "maintenance" }));
+      await visible(page.getByText("in maintenance: new disk"));
+      assert.match((await page.locator(".facts .countdown").textContent()) ?? "", /^1[45]:\d\d$/);
+      assert.equal((await server.call("notes", { text: "x" }, "t")).code, "tool_maintenance");
+      await page.getByRole("button", { name: "Reset" }).click();
+      await visible(page.locator("h1 .badge", { hasText: "available" }));
+      await page.getByRole("button", { name: "Maintenance…" }).click();
+      await page.getByLabel("at a time…").check();
+      await page.getByLabel("Time of the end").fill("2020-01-01T10:00");
+      await visible(page.getByText("This time is over."));
+      assert.ok(await page.getByRole("button", { name: "Start maintenance" }).isDisabled());
+    });
+  });
+
+  test("a tool is disabled with a reason and enabled again", async () => {
+    await withPage(server, "/ui/tools/calculator", async ({ page }) => {
+      await page.getByRole("button", { name: "Disable…" }).click();
+      await page.getByLabel("Reason").fill("not needed");
+      await page.getByRole("button", { name: "Disable", exact: true }).click();
+      await visible(page.locator("h1 .badge", { hasText: "unavailable" }));
+      await visible(page.getByText("not needed").first());
+      await page.getByRole("button", { name: "Enable" }).click();
+      await visible(page.locator("h1 .badge", { hasText: "available" }));
+    });
+  });
+
+  test("a thread has its own reasons, its dependencies and its numbers", async () => {
+    await server.api("POST", "/api/v1/threads", { id: "t1" });
+    await withPage(server, "/ui/tools/report", async ({ page }) => {
+      await page.getByLabel("Thread to explain").fill("t1");
+      await page.keyboard.press("Enter");
+      await visible(page.getByText("Why, in this thread"));
+      await visible(page.getByText("Must succeed first"));
+      await visible(page.getByText("Not offered to models"));
+      assert.match(page.url(), /thread=t1/);
+      await page.getByRole("link", { name: "Dependencies" }).click();
+      await page.getByRole("link", { name: "clock" }).click();
+      await page.getByRole("link", { name: "Dependencies" }).click();
+      await visible(page.getByRole("link", { name: "report" }));
+      await server.call("clock", {}, "t1");
+      await page.getByRole("link", { name: "Calls" }).click();
+      await page.locator("table.calls tbody button").first().click();
+      await visible(page.getByText("none: the outside world has not changed"));
+    });
+  });
+
+  test("a list is searched, filtered and sorted, and its address says how", async () => {
+    await withPage(server, "/ui/tools", async ({ page }) => {
+      await visible(page.getByText("6 tools"));
+      await page.getByRole("searchbox").fill("arithmetic");
+      await visible(page.getByText("1 of 6 tools"));
+      await page.reload();
+      await visible(page.getByText("1 of 6 tools"));
+      await page.getByRole("searchbox").fill("");
+      await page.getByRole("button", { name: "Calls" }).click();
+      await visible(page.locator("[role=columnheader][aria-sort=descending]"));
+      await page.getByLabel("Status", { exact: true }).selectOption("withheld");
+      await visible(page.getByText("No tool matches this filter."));
+    });
+  });
+});

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Key, Run, Tool } from "../src/api/types.ts";
+import { withQuery } from "../src/api/client.ts";
+import { expiringKeys, failedRuns, readDropped } from "../src/data/facts.ts";
+import { readTick } from "../src/data/ticks.ts";
+import { applyFilter, nextSort, readFilter } from "../src/pages/tools/filter.ts";
+import { parseRoute } from "../src/ui/router.ts";
+import { sparkPath } from "../src/ui/spark-path.ts";
+import { windowOf } from "../src/ui/window.ts";
+
+const tool = (name: string, status: Tool["status"], calls = 0, errors = 0): Tool =>
+  ({ name, status, kind: "rest", description: `About ${name}`, metadata: {}, stats: { calls, errors, inFlight: 0, queued: 0, p95Ms: calls } }) as unknown as Tool;
+
+test("tools are filtered and sorted as the address says", () => {
+  const all = [tool("b", "available", 10, 1), tool("a", "failed", 2, 2), tool("c", "maintenance")];
+  const names = (query: string) => applyFilter(all, readFilter(new URLSearchParams(query))).map(({ name }) => name);
+  assert.deepEqual(names(""), ["a", "b", "c"]);
+  assert.deepEqual(names("sort=-name"), ["c", "b", "a"]);
+  assert.deepEqual(names("sort=-calls"), ["b", "a", "c"]);
+  assert.deepEqual(names("sort=-errors"), ["a", "b", "c"]);
+  assert.deepEqual(names("sort=status"), ["a", "c", "b"]);
+  assert.deepEqual(names("status=withheld"), ["a", "c"]);
+  assert.deepEqual(names("q=about+c"), ["c"]);
+  assert.deepEqual(names("sort=nonsense&kind=mcp"), []);
+  assert.equal(nextSort(readFilter(new URLSearchParams("")), "calls"), "-calls");
+  assert.equal(nextSort(readFilter(new URLSearchParams("sort=-calls")), "calls"), "calls");
+  assert.equal(nextSort(readFilter(new URLSearchParams("")), "name"), "-name");
+});
+
+test("addresses name pages, and others name none", () => {
+  const seen = (path: string) => {
+    const { page, param } = parseRoute(path, "");
+    return `${page} ${param}`.trim();
+  };
+  assert.deepEqual(["/ui", "/ui/", "/ui/tools", "/ui/tools/", "/ui/tools/a%2Fb", "/ui/approvals/apr_1", "/ui/nope", "/ui/tools/a/b", "/ui/tools/%E0%A4%A"].map(seen), [
+    "overview", "overview", "tools", "tools", "tool a/b", "approval apr_1", "unknown", "unknown", "tool %E0%A4%A",
+  ]);
+});
+
+test("only the rows in view are in the document", () => {
+  assert.deepEqual(windowOf(10_000, 36, 36_000, 720), { from: 992, to: 1028, before: 992 * 36, after: (10_000 - 1028) * 36 });
+  assert.deepEqual(windowOf(3, 36, 0, 720), { from: 0, to: 3, before: 0, after: 0 });
+  // The list became shorter than what was scrolled.
+  assert.deepEqual(windowOf(5, 36, 36_000, 720), { from: 5, to: 5, before: 180, after: 0 });
+});
+
+test("a line has gaps where nothing was counted", () => {
+  assert.equal(sparkPath([0, 1, null, 1], 4, 30, 10), "M0.0 9.0L10.0 1.0M30.0 1.0");
+});
+
+test("dropped records are summed over labels", () => {
+  const metrics = 'toolhub_events_dropped_total{to="a"} 2\ntoolhub_events_dropped_total{to="b"} 3\ntoolhub_journal_dropped_total 4\n# HELP toolhub_journal_dropped_total x\n';
+  assert.deepEqual(readDropped(metrics), { events: 5, records: 4, lostCommits: 0 });
+});
+
+test("failed runs of a day and keys that expire within a week want attention", () => {
+  const now = Date.parse("2026-01-10T00:00:00Z");
+  const run = (status: Run["status"], startedAt: string) => ({ id: startedAt, status, startedAt }) as Run;
+  assert.equal(failedRuns([run("failed", "2026-01-09T12:00:00Z"), run("failed", "2026-01-01T00:00:00Z"), run("completed", "2026-01-09T12:00:00Z")], now).length, 1);
+  const key = (expiresAt: string | null) => ({ expiresAt }) as Key;
+  assert.equal(expiringKeys([key("2026-01-12T00:00:00Z"), key("2026-03-01T00:00:00Z"), key("2026-01-09T00:00:00Z"), key(null)], now).length, 1);
+});
+
+test("a report of a second is read whatever it lacks", () => {
+  assert.deepEqual(readTick({ event: "metrics.tick", timestamp: "" }), { calls: 0, errors: 0, p95Ms: null, inFlight: 0, queued: 0 });
+});
+
+test("a path keeps its own parameters", () => {
+  assert.equal(withQuery("/a?state=pending", { limit: 5, cursor: "", tool: null }), "/a?state=pending&limit=5");
+});
