@@ -65,7 +65,7 @@ export const zh: Messages = {
     wrong: "此密钥无效：可能输入有误、已过期或已吊销。",
     tooMany: (wait) => `登录失败次数过多，请在 ${wait} 后重试。`,
     ended: "会话已结束，请重新登录。",
-    noKey: "还没有密钥?请在服务器上运行：",
+    noKey: "还没有密钥？请在服务器上运行：",
   },
   preferences: {
     title: "显示设置",
@@ -172,7 +172,7 @@ export const zh: Messages = {
     dismiss: "忽略",
     needsRestart: "有设置更改需要重启才能生效",
     restartHint: "重启服务器以应用更改",
-    dropped: (records, commits) => [records > 0 && `丢弃了 ${records} 条调用记录`, commits > 0 && `存储丢失了 ${commits} 次提交`].filter(Boolean).join(";"),
+    dropped: (records, commits) => [records > 0 && `丢弃了 ${records} 条调用记录`, commits > 0 && `存储丢失了 ${commits} 次提交`].filter(Boolean).join("；"),
     droppedText: "自服务器启动以来；存储太慢或发生了故障转移",
     key: "密钥",
     expires: "即将过期",

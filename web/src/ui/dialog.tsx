@@ -1,7 +1,7 @@
 // A dialog over the page. The browser keeps the focus inside it, closes it with Escape and gives the focus back.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { texts } from "../i18n/index.ts";
 import { Icon } from "./icon.tsx";
 
@@ -14,7 +14,8 @@ interface Props {
 
 export function Dialog({ title, close, children, class: className = "" }: Props) {
   const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key arrives: it belongs into the field of the dialog.
+  useLayoutEffect(() => {
     const dialog = element.current;
     dialog?.showModal();
     return () => dialog?.close();

@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Locator, type Page } from "playwright-core";
 import type { TestServer } from "./server.ts";
 
-let browser: Browser | null = null;
+let browser: Promise<Browser> | null = null;
 
-export async function launch(): Promise<Browser> {
-  browser ??= await chromium.launch({
+export function launch(): Promise<Browser> {
+  browser ??= chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   });
@@ -15,7 +15,7 @@ export async function launch(): Promise<Browser> {
 }
 
 export async function quit(): Promise<void> {
-  await browser?.close();
+  await (await browser)?.close();
 }
 
 export interface Watched {
