@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { readFile } from "node:fs/promises";
+import { typesOf } from "../../scripts/api-types.ts";
 import { visible, withPage } from "./browser.ts";
 import { TestServer } from "./server.ts";
 
@@ -16,6 +18,12 @@ describe("load", { concurrency: 1 }, () => {
       assert.match(response.headers()["content-security-policy"] ?? "", /default-src 'none'.*frame-ancestors 'none'/);
       assert.doesNotMatch(await response.text(), /\{\{|style=|<script>/);
     });
+  });
+
+  test("the generated types match the OpenAPI document; if not: npm run types", async () => {
+    const document = await (await fetch(`${server.url}/openapi.json`)).text();
+    const generated = await readFile(new URL("../../src/api/schema.ts", import.meta.url), "utf8");
+    assert.equal(await typesOf(document), generated);
   });
 
   test("without scripts a sentence leads to the API", async () => {
