@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use toolhub_core::{
     CallError, CancellationToken, Offer, OfferOptions, ToolHub,
     backend::StoreError,
-    events::EventKind,
+    events::{EventClass, EventKind},
     ids::{CallId, ThreadKey},
     status::Language,
 };
@@ -271,7 +271,7 @@ impl Driver {
             messages: &messages,
             tools: &tools,
             may_call,
-            stream: hub.has_subscribers(),
+            stream: hub.has_subscribers(EventClass::Messages),
             timeout,
             trace: self.checkout.open_run.trace.as_ref(),
         };

@@ -64,6 +64,8 @@ pub(crate) struct Engine {
     pub(crate) started_at: OnceLock<Timestamp>,
     /// Per-hub singletons of other crates.
     pub(crate) extensions: Extensions,
+    /// Whether `metrics.tick` is emitted once a second.
+    pub(crate) has_metrics_ticks: AtomicBool,
     pub(crate) call_tasks: TaskTracker,
     /// The shutdown signal: no call is admitted any more, and waits for approval end.
     pub(crate) shutdown: Shutdown,

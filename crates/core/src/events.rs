@@ -1,7 +1,7 @@
 //! Event bus: numbered events, broadcast to subscribers.
 //!
 //! In: events from every module. Out: events to subscribers, in order. Emitting never blocks; a subscriber that lags
-//! behind receives a `StreamReset`. Without subscribers no event is built. Some kinds are also stored by `event_log` and
+//! behind receives a `StreamReset`. An event is built only if its class has subscribers. Some kinds are also stored by `event_log` and
 //! numbered: by this bus if no other hub uses the store, otherwise by `shared_log`, in the order of the store. `log_queue` holds
 //! what has to be stored. `relay` passes events that are not stored to listeners on other nodes.
 
@@ -12,6 +12,7 @@ mod shared_log;
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -29,7 +30,7 @@ use log_queue::{LogQueue, Numbered, QueuedEvent};
 use relay::{FollowedThread, Outgoing};
 pub(crate) use relay::{Relay, run_relay};
 pub(crate) use shared_log::StatusMark;
-pub use toolhub_types::event_kind::{EventKind, MessageCall};
+pub use toolhub_types::event_kind::{EventClass, EventClasses, EventKind, MessageCall};
 
 use toolhub_types::{
     ids::{Tenant, ThreadId, ThreadKey},
@@ -120,6 +121,12 @@ fn event_schema(name: &str, mut fields: Value) -> Value {
 }
 
 impl Event {
+    /// An event for one client only: what it was not sent.
+    #[must_use]
+    pub fn thinned(timestamp: Timestamp, counts: BTreeMap<&'static str, u64>) -> Self {
+        Self { id: None, timestamp, tenant: None, thread: None, kind: EventKind::StreamThinned { counts } }
+    }
+
     /// The event's name, such as `tool.registered`.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -138,7 +145,8 @@ pub(crate) struct Events(Arc<Inner>);
 
 struct Inner {
     sender: broadcast::Sender<Arc<Event>>,
-    subscribers: AtomicUsize,
+    /// How many subscribers each class of events has.
+    subscribers: [AtomicUsize; EventClass::ALL.len()],
     /// The number of the last stored event, if this bus numbers them. Locked while an event is sent, so that subscribers receive
     /// events in order.
     last_id: Mutex<u64>,
@@ -157,15 +165,16 @@ impl Events {
         Self(Arc::new(Inner { sender, subscribers, last_id, log_queue, outgoing, dropped }))
     }
 
-    /// Whether there are subscribers, here or on other nodes. Cheap, so that the call path can check before it builds an event.
-    pub(crate) fn has_subscribers(&self) -> bool {
-        self.0.subscribers.load(Ordering::Relaxed) > 0
+    /// Whether a class of events has subscribers, here or on other nodes. Cheap, so that the call path can check before it builds an
+    /// event.
+    pub(crate) fn has_subscribers(&self, class: EventClass) -> bool {
+        self.0.subscribers[class as usize].load(Ordering::Relaxed) > 0
             || self.0.outgoing.get().is_some_and(|outgoing| outgoing.has_followers())
     }
 
     /// Whether an event of a persisted kind would be received or stored.
     pub(crate) fn has_consumers(&self) -> bool {
-        self.has_subscribers() || self.0.log_queue.get().is_some()
+        self.has_subscribers(EventClass::Other) || self.0.log_queue.get().is_some()
     }
 
     /// Attaches the event log, which stores events from now on. Their numbers come after `last_id`.
@@ -213,7 +222,7 @@ impl Events {
     fn send(&self, mut event: Event, mark: Option<StatusMark>) {
         let log_queue = self.0.log_queue.get();
         let is_stored = log_queue.is_some() && event.kind.is_persisted();
-        if !is_stored && !self.has_subscribers() {
+        if !is_stored && !self.has_subscribers(event.kind.class()) {
             return;
         }
         let mut last_id = self.0.last_id.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,10 +280,13 @@ impl Events {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn subscribe(&self) -> Subscription {
+    /// Subscribes to these classes of events.
+    pub(crate) fn subscribe(&self, classes: EventClasses) -> Subscription {
         let receiver = self.0.sender.subscribe();
-        self.0.subscribers.fetch_add(1, Ordering::Relaxed);
-        Subscription { receiver, after_reset: None, followed: Vec::new(), inner: self.0.clone() }
+        for class in classes.iter() {
+            self.0.subscribers[class as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        Subscription { receiver, classes, after_reset: None, followed: Vec::new(), inner: self.0.clone() }
     }
 }
 
@@ -299,9 +311,11 @@ impl Inner {
     }
 }
 
-/// A subscription to all events from its creation on.
+/// A subscription to events from its creation on.
 pub struct Subscription {
     receiver: broadcast::Receiver<Arc<Event>>,
+    /// Events of other classes are passed over.
+    classes: EventClasses,
     /// The oldest event still available, returned after the `StreamReset` that reports the lost ones.
     after_reset: Option<Arc<Event>>,
     /// Threads whose events on other nodes it receives too.
@@ -317,27 +331,37 @@ impl Subscription {
 
     /// Waits for the next event. An [`EventKind::StreamReset`] means that events were lost: reload any derived state.
     pub async fn next(&mut self) -> Arc<Event> {
-        if let Some(event) = self.after_reset.take() {
-            return event;
-        }
-        match self.receiver.recv().await {
-            Ok(event) => event,
-            Err(RecvError::Lagged(missed)) => self.reset(missed),
-            // The sender lives in `inner`, which this subscription holds: it cannot be closed.
-            Err(RecvError::Closed) => std::future::pending().await,
+        loop {
+            if let Some(event) = self.after_reset.take().filter(|event| self.is_wanted(event)) {
+                return event;
+            }
+            match self.receiver.recv().await {
+                Ok(event) if self.is_wanted(&event) => return event,
+                Ok(_) => {}
+                Err(RecvError::Lagged(missed)) => return self.reset(missed),
+                // The sender lives in `inner`, which this subscription holds: it cannot be closed.
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
         }
     }
 
     /// The next event, if one is available.
     pub fn try_next(&mut self) -> Option<Arc<Event>> {
-        if let Some(event) = self.after_reset.take() {
-            return Some(event);
+        loop {
+            if let Some(event) = self.after_reset.take().filter(|event| self.is_wanted(event)) {
+                return Some(event);
+            }
+            match self.receiver.try_recv() {
+                Ok(event) if self.is_wanted(&event) => return Some(event),
+                Ok(_) => {}
+                Err(TryRecvError::Lagged(missed)) => return Some(self.reset(missed)),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+            }
         }
-        match self.receiver.try_recv() {
-            Ok(event) => Some(event),
-            Err(TryRecvError::Lagged(missed)) => Some(self.reset(missed)),
-            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
-        }
+    }
+
+    fn is_wanted(&self, event: &Event) -> bool {
+        event.kind == EventKind::StreamReset || self.classes.contains(event.kind.class())
     }
 
     /// The `StreamReset` event.
@@ -358,6 +382,8 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.inner.subscribers.fetch_sub(1, Ordering::Relaxed);
+        for class in self.classes.iter() {
+            self.inner.subscribers[class as usize].fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

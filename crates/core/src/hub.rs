@@ -3,6 +3,7 @@
 //! In: requests of the embedding program. Out: outcomes and events. It owns the engine and leaves every decision to the
 //! modules below.
 
+mod activity;
 mod approvals;
 mod availability;
 mod background;

@@ -7,6 +7,7 @@ use crate::app::App;
 /// The names of this server's features.
 pub(crate) fn of(app: &App) -> Vec<&'static str> {
     let settings = app.settings();
+    let always = ["event_rate", "metrics_tick"];
     let optional = [
         // `GET /api/v1/config`, reloads, backups, tools and MCP servers added at run time.
         ("host_control", app.host_control().is_some()),
@@ -14,5 +15,5 @@ pub(crate) fn of(app: &App) -> Vec<&'static str> {
         ("metrics", settings.metrics),
         ("ui", settings.ui),
     ];
-    optional.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    always.into_iter().chain(optional.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)).collect()
 }

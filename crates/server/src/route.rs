@@ -123,6 +123,18 @@ impl Route {
         self
     }
 
+    /// Adds a stream of server-sent events with data of this type.
+    pub(crate) fn event_response<T: JsonSchema>(mut self, description: &'static str) -> Self {
+        let schema = SchemaGenerator::subschema_for::<T>;
+        self.responses.push(ResponseSpec {
+            status: 200,
+            description,
+            media: "text/event-stream",
+            schema: Some(schema),
+        });
+        self
+    }
+
     /// Adds a response without a body.
     pub(crate) fn empty_response(self, status: u16, description: &'static str) -> Self {
         self.response(status, "", description)

@@ -1,9 +1,10 @@
 //! The kinds of events, each with its name and payload.
 
+mod class;
 mod names;
 mod read;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ use crate::{
     timestamp::Timestamp,
     tool::ToolName,
 };
+
+pub use class::{EventClass, EventClasses};
 
 /// A call requested by a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -356,6 +359,32 @@ pub enum EventKind {
         node_name: SmolStr,
         /// The reason.
         reason: SmolStr,
+    },
+    /// `metrics.tick`: what calls did on this node within about the last second.
+    MetricsTick {
+        /// The time that the numbers are about, in seconds.
+        seconds: f64,
+        /// How many calls ended after they had reached their tool or its result cache, by outcome: `success` or the error.
+        calls: BTreeMap<&'static str, u64>,
+        /// How many calls were refused before, by error.
+        refusals: BTreeMap<&'static str, u64>,
+        /// How many calls were answered from the result cache.
+        cache_hits: u64,
+        /// How many calls are executing.
+        in_flight: u64,
+        /// How many calls wait for a slot.
+        queued: usize,
+        /// 95 of 100 of these calls took no longer; absent if there were none.
+        #[serde(rename = "p95Ms", skip_serializing_if = "Option::is_none")]
+        p95: Option<f64>,
+        /// The same for the calls of the last minute.
+        #[serde(rename = "p95MinuteMs", skip_serializing_if = "Option::is_none")]
+        p95_minute: Option<f64>,
+    },
+    /// `stream.thinned`: events about calls that were not sent to this client, because they were more than it asked for.
+    StreamThinned {
+        /// How many, by name, since the last event of this kind.
+        counts: BTreeMap<&'static str, u64>,
     },
     /// `stream.reset`: this subscriber fell behind and missed events.
     StreamReset,

@@ -33,7 +33,7 @@ use toolhub_state::{ConnectionHold, ContextId, ContextState, StateCheckouts, Sta
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     content::Content,
-    event_kind::EventKind,
+    event_kind::{EventClass, EventKind},
     ids::{CallId, Caller, IdempotencyKey, RunId, StateName, Tenant, ThreadId},
     progress::{CallUpdate, LogLine, Progress},
     timestamp::Timestamp,
@@ -218,7 +218,7 @@ impl CallContext {
     pub fn log(&self, level: impl Into<String>, message: impl Into<String>) {
         let line = LogLine { level: level.into(), message: message.into(), at: self.now() };
         let services = self.services();
-        if services.events.has_subscribers() {
+        if services.events.has_subscribers(EventClass::Calls) {
             let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
             let LogLine { level, message, at } = line.clone();
             let event = EventKind::CallLog { call_id, run_id, tool_name, level, message };
@@ -296,7 +296,7 @@ impl CallContext {
     fn emit_progress(&self, progress: Progress) {
         let services = self.services();
         *self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(services.clock.instant());
-        if services.events.has_subscribers() {
+        if services.events.has_subscribers(EventClass::Calls) {
             let (call_id, run_id, tool_name) = (self.call_id(), self.run(), self.tool().clone());
             let Progress { message, fraction, done, total, at } = progress.clone();
             let event = EventKind::CallProgress { call_id, run_id, tool_name, message, fraction, done, total };

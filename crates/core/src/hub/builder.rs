@@ -14,7 +14,7 @@ use super::{
 use crate::{
     argument_memory,
     batched_records::ReadOnlyCalls,
-    events::{Events, Subscription},
+    events::{EventClasses, Events, Subscription},
     execution::Executor,
     extensions::Extensions,
     hooks::Hook,
@@ -381,6 +381,6 @@ impl HubBuilder {
     /// Subscribes before the first event, `hub.initialized`.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
-        self.events.subscribe()
+        self.events.subscribe(EventClasses::DEFAULT)
     }
 }

@@ -12,16 +12,25 @@ use crate::{
 };
 use toolhub_storage::backend::StoreError;
 use toolhub_types::{
-    event_kind::EventKind,
+    event_kind::{EventClass, EventClasses, EventKind},
     ids::{Tenant, ThreadId, ThreadKey},
     redact::Redactor,
 };
 
 impl ToolHub {
-    /// Subscribes to events from now on.
+    /// Subscribes to all events from now on, but for `metrics.tick`.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
-        self.engine.services.events.subscribe()
+        self.subscribe_to(EventClasses::DEFAULT)
+    }
+
+    /// Subscribes to some classes of events from now on. Others are not even built without other subscribers.
+    #[must_use]
+    pub fn subscribe_to(&self, classes: EventClasses) -> Subscription {
+        if classes.contains(EventClass::Ticks) {
+            self.start_metrics_ticks();
+        }
+        self.engine.services.events.subscribe(classes)
     }
 
     /// Lets a subscription receive what the calls and runs of a thread do on other nodes of a shared store, from about now on. Without it,
@@ -32,15 +41,15 @@ impl ToolHub {
         }
     }
 
-    /// Whether there are subscribers. A producer can skip building an expensive event if there are none.
+    /// Whether a class of events has subscribers. A producer can skip building an expensive event if there are none.
     #[must_use]
-    pub fn has_subscribers(&self) -> bool {
-        self.engine.services.events.has_subscribers()
+    pub fn has_subscribers(&self, class: EventClass) -> bool {
+        self.engine.services.events.has_subscribers(class)
     }
 
     /// Emits an event of a thread on behalf of another crate. Secrets in arguments are redacted.
     pub fn publish(&self, tenant: &Tenant, thread: &ThreadId, mut kind: EventKind) {
-        if !self.has_subscribers() {
+        if !self.has_subscribers(kind.class()) {
             return;
         }
         if let EventKind::MessageCompleted { calls, .. } = &mut kind {

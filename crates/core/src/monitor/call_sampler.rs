@@ -4,7 +4,7 @@
 //! Calls cost nothing more for it: the counters are those of `meter.rs`. A tool without activity since the last sample costs a
 //! few loads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{Meter, ToolStats};
 use toolhub_storage::latency::HistogramSnapshot;
@@ -26,10 +26,8 @@ pub struct CallSample {
     pub tool: ToolName,
     /// Calls that succeeded.
     pub succeeded: u64,
-    /// Calls that failed.
-    pub failed: u64,
-    /// Calls that were cancelled.
-    pub cancelled: u64,
+    /// Calls that failed or were cancelled, by error name.
+    pub errors: BTreeMap<&'static str, u64>,
     /// Calls that were refused before they reached the tool.
     pub refused: u64,
     /// Calls that were answered from the result cache. They count as successful, too.
@@ -49,8 +47,7 @@ struct Totals {
     /// Whether the counts were read again after the last activity. A call is counted shortly after it has ended.
     is_settled: bool,
     succeeded: u64,
-    failed: u64,
-    cancelled: u64,
+    errors: BTreeMap<&'static str, u64>,
     refused: u64,
     cache_hits: u64,
     latency: HistogramSnapshot,
@@ -86,13 +83,14 @@ impl CallSampler {
 impl Totals {
     /// Replaces the counts by later ones, and returns the difference.
     fn advance(&mut self, stats: ToolStats) -> CallSample {
-        let cancelled = stats.errors.get(ErrorKind::Cancelled.name()).copied().unwrap_or(0);
-        let failed = stats.errors.values().sum::<u64>() - cancelled;
+        let new_errors = stats.errors.iter().filter_map(|(error, count)| {
+            let count = count.saturating_sub(self.errors.get(error).copied().unwrap_or(0));
+            (count > 0).then_some((*error, count))
+        });
         let (refused, latency) = (stats.refusals.values().sum(), stats.latency.counts());
         let sample = CallSample {
             succeeded: stats.succeeded.count.saturating_sub(self.succeeded),
-            failed: failed.saturating_sub(self.failed),
-            cancelled: cancelled.saturating_sub(self.cancelled),
+            errors: new_errors.collect(),
             refused: u64::saturating_sub(refused, self.refused),
             cache_hits: stats.cache_hits.saturating_sub(self.cache_hits),
             latency: latency.clone().since(&self.latency),
@@ -102,14 +100,26 @@ impl Totals {
         };
         let (activity, is_settled) = (self.activity, self.is_settled);
         let (succeeded, cache_hits, latency) = (stats.succeeded.count, stats.cache_hits, latency.clone().compact());
-        *self = Self { activity, is_settled, succeeded, failed, cancelled, refused, cache_hits, latency };
+        *self = Self { activity, is_settled, succeeded, errors: stats.errors, refused, cache_hits, latency };
         sample
     }
 }
 
 impl CallSample {
+    /// Calls that were cancelled.
+    #[must_use]
+    pub fn cancelled(&self) -> u64 {
+        self.errors.get(ErrorKind::Cancelled.name()).copied().unwrap_or(0)
+    }
+
+    /// Calls that failed, without those that were cancelled.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum::<u64>() - self.cancelled()
+    }
+
     fn is_empty(&self) -> bool {
-        let Self { succeeded, failed, cancelled, refused, in_flight, queued, .. } = self;
-        succeeded + failed + cancelled + refused + in_flight == 0 && *queued == 0
+        let Self { succeeded, errors, refused, in_flight, queued, .. } = self;
+        succeeded + refused + in_flight == 0 && errors.is_empty() && *queued == 0
     }
 }

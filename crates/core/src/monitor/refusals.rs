@@ -3,7 +3,7 @@
 //! In: refused calls. Out: those that are wanted, the newest first. Only in memory, and only so many.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -65,6 +65,8 @@ struct Refusals {
     latest: VecDeque<Refusal>,
     /// The number of the next one.
     next: u64,
+    /// How many there were since the hub started, by error name.
+    counts: BTreeMap<&'static str, u64>,
 }
 
 impl RefusalLog {
@@ -84,10 +86,16 @@ impl RefusalLog {
         let mut refusals = self.lock();
         refusal.number = refusals.next;
         refusals.next += 1;
+        *refusals.counts.entry(refusal.code).or_default() += 1;
         if refusals.latest.len() == MAX_REFUSALS {
             refusals.latest.pop_front();
         }
         refusals.latest.push_back(refusal);
+    }
+
+    /// How many calls were refused since the hub started, by error name.
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().counts.clone()
     }
 
     /// The wanted ones before a number, the newest first, at most so many.

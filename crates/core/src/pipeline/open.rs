@@ -22,7 +22,7 @@ use toolhub_types::{
     digest,
     effect::Effect,
     error::{CallError, ErrorKind},
-    event_kind::EventKind,
+    event_kind::{EventClass, EventKind},
     ids::ApprovalId,
     outcome::{Outcome, Status},
 };
@@ -62,7 +62,7 @@ pub(super) fn open(services: &Services, placed: Placed, record: Option<OpenCall>
             tracker.start_external_work(&envelope.call.arguments, services.clock.now() + time_limit(&envelope));
         }
     }
-    if services.events.has_subscribers() {
+    if services.events.has_subscribers(EventClass::Calls) {
         let (call_id, run_id, tool_name) = (envelope.call.id, envelope.call.run, envelope.call.tool.clone());
         let event = EventKind::ExecutionStarted { call_id, run_id, tool_name };
         services.events.emit_for_tenant(

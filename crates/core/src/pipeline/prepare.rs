@@ -18,7 +18,7 @@ use crate::{
 use toolhub_types::{
     effect::Effect,
     error::{CallError, ErrorKind, ToolError},
-    event_kind::EventKind,
+    event_kind::{EventClass, EventKind},
 };
 
 pub(crate) async fn prepare(engine: &Arc<Engine>, call: Submission) -> Result<(), CallError> {
@@ -64,7 +64,7 @@ async fn prepare_tool(context: &CallContext) -> Result<(), ToolError> {
 async fn report_failure(engine: &Engine, context: CallContext, failure: ToolError) -> CallError {
     let error = close::to_call_error(context.envelope(), failure.clone());
     let services = &engine.services;
-    if services.events.has_subscribers() {
+    if services.events.has_subscribers(EventClass::Calls) {
         let (tool_name, message) = (context.tool().clone(), error.operator.clone());
         let event = EventKind::ToolFailed { tool_name, error: error.kind, counts: error.counts, message };
         services.events.emit_for_tenant(services.clock.now(), context.tenant(), context.thread(), event);

@@ -5,7 +5,7 @@
 use super::ticket::Ticket;
 use crate::services::Services;
 use toolhub_types::{
-    event_kind::EventKind,
+    event_kind::{EventClass, EventKind},
     ids::{CallId, RunId, Tenant, ThreadId},
     millis::fractional,
     outcome::{Outcome, Status},
@@ -23,7 +23,7 @@ pub(super) fn emit_outcome(ticket: &Ticket<'_>, outcome: &Outcome) {
     if let Some(error) = outcome.error.as_ref().filter(|_| is_refusal(outcome)) {
         ticket.services().refusals.add(ticket.head(), error, outcome.ended_at);
     }
-    if ticket.services().events.has_subscribers() && !ticket.is_duplicate(outcome) {
+    if ticket.services().events.has_subscribers(EventClass::Calls) && !ticket.is_duplicate(outcome) {
         emit_end(ticket.services(), ticket.tenant(), (ticket.id(), ticket.run(), ticket.executed_tool()), outcome);
     }
 }

@@ -1,8 +1,10 @@
 //! The event stream of the hub.
 //!
 //! In: event types, a thread, and the last event received. Out: a stream of events of the client's own tenant, and of
-//! those without a tenant. A client that reconnects with `Last-Event-ID` gets the stored events since then first. A
+//! those without a tenant; `thinner` keeps a client that names a rate from more events about calls than that. A client that reconnects with `Last-Event-ID` gets the stored events since then first. A
 //! client that is too slow gets `stream.reset` and must read again what it needs.
+
+mod thinner;
 
 use std::sync::Arc;
 
@@ -14,9 +16,10 @@ use axum::{
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thinner::Thinner;
 use toolhub_core::{
     ErrorKind, ToolHub,
-    events::{Event, EventKind, StoredEvent, Subscription},
+    events::{Event, EventClasses, EventKind, StoredEvent, Subscription},
     ids::{Tenant, ThreadId},
 };
 
@@ -30,11 +33,14 @@ use crate::{
     sse,
 };
 
+/// Largest rate that a client may name.
+const MAX_RATE: u32 = 100_000;
+
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/events", Access::Needs(Scope::ToolsRead), "events", listen)
             .summary("Subscribe to events")
-            .response(200, "text/event-stream", "Events, until the client disconnects")
+            .event_response::<Event>("Events, until the client disconnects; the schema is that of the data of one")
             .refusals(&[ErrorKind::StoreUnavailable]),
     ]
 }
@@ -43,10 +49,14 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EventsQuery {
-    /// Names of events, separated by commas; `approval.*` for all with that prefix.
+    /// Names of events, separated by commas; `approval.*` for all with that prefix. By default all but `metrics.tick`.
     types: Option<String>,
     /// Only events of this thread, and those without a thread and tenant.
     thread_id: Option<ThreadId>,
+    /// Largest number of events about single calls per second. Those beyond are counted: `stream.thinned` has the counts, once a
+    /// second. Other events are always sent. By default all are sent.
+    #[schemars(range(max = 100_000))]
+    rate: Option<u32>,
 }
 
 async fn listen(
@@ -58,15 +68,21 @@ async fn listen(
 ) -> ApiResult<Response> {
     let types = EventTypes::of(query.types.as_deref());
     types.check()?;
+    if query.rate.is_some_and(|rate| rate > MAX_RATE) {
+        return Err(Problem::new(
+            Code::INVALID_REQUEST,
+            format!("`rate` must be at most {MAX_RATE}; leave it out to get all events"),
+        ));
+    }
     // Subscribe before loading the backlog, so that no event in between is missed.
-    let mut events = app.hub().subscribe();
+    let mut events = app.hub().subscribe_to(types.classes());
     if let Some(thread) = &query.thread_id {
         app.hub().follow_thread(&mut events, &principal.tenant, thread);
     }
     let filter = EventFilter { tenant: principal.tenant.clone(), thread: query.thread_id, types };
-    let hub = app.hub().clone();
+    let (hub, thinner) = (app.hub().clone(), query.rate.map(Thinner::new));
     let mut subscriber =
-        EventSubscriber { hub, filter, links, events, last_id: 0, backlog: Vec::new(), next_page: None };
+        EventSubscriber { hub, filter, links, events, thinner, last_id: 0, backlog: Vec::new(), next_page: None };
     if let Some(last) = last {
         subscriber.load_backlog(last).await?;
     }
@@ -78,6 +94,7 @@ struct EventSubscriber {
     filter: EventFilter,
     links: Links,
     events: Subscription,
+    thinner: Option<Thinner>,
     /// The last stored event that was sent or skipped: events of the backlog arrive again through the subscription.
     last_id: u64,
     /// Stored events still to send, the next one last.
@@ -107,7 +124,15 @@ async fn next_event(mut subscriber: EventSubscriber) -> Option<(SseEvent, EventS
             subscriber.load_backlog(page).await.ok()?;
             continue;
         }
-        let event: Arc<Event> = subscriber.events.next().await;
+        let event: Arc<Event> = tokio::select! {
+            // First: with a flood of events the other branch is always ready.
+            biased;
+            counts = thinner::next_counts(&subscriber.thinner) => {
+                subscriber.thinner.iter_mut().for_each(Thinner::restart);
+                Arc::new(Event::thinned(subscriber.hub.now(), counts))
+            }
+            event = subscriber.events.next() => event,
+        };
         if let Some(id) = event.id {
             if id <= subscriber.last_id {
                 continue;
@@ -117,9 +142,10 @@ async fn next_event(mut subscriber: EventSubscriber) -> Option<(SseEvent, EventS
         let filter = &subscriber.filter;
         let is_wanted = match event.kind {
             EventKind::StreamReset => filter.concerns(&event),
+            EventKind::StreamThinned { .. } => true,
             _ => filter.matches(event.tenant.as_ref(), event.thread.as_ref(), event.name()),
         };
-        if is_wanted {
+        if is_wanted && subscriber.thinner.as_mut().is_none_or(|thinner| thinner.admit(event.name())) {
             return Some((sse::hub_event(event.id, event.name(), &*event, &subscriber.links), subscriber));
         }
     }
@@ -172,12 +198,17 @@ impl EventTypes {
         }
     }
 
+    /// The classes of the events that match.
+    fn classes(&self) -> EventClasses {
+        EventClasses::matching(|name| self.matches(name))
+    }
+
     fn matches(&self, name: &str) -> bool {
         let is_match = |pattern: &String| match pattern.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
             None => name == pattern,
         };
-        self.0.is_empty() || self.0.iter().any(is_match)
+        if self.0.is_empty() { name != "metrics.tick" } else { self.0.iter().any(is_match) }
     }
 }
 
@@ -191,6 +222,9 @@ mod tests {
         assert!(types.matches("tool.registered") && types.matches("approval.requested"));
         assert!(!types.matches("tool.unregistered") && !types.matches("approvals"));
         assert!(types.check().is_ok() && EventTypes::of(Some("tool.*,bogus.*")).check().is_err());
+        assert!(
+            !EventTypes::of(None).matches("metrics.tick") && EventTypes::of(Some("metrics.*")).matches("metrics.tick")
+        );
         assert!(EventTypes::of(None).matches("anything") && EventTypes::of(Some("*")).matches("anything"));
     }
 }

@@ -54,8 +54,8 @@ impl Counts {
     pub(super) fn of(sample: &CallSample) -> Self {
         Self {
             succeeded: sample.succeeded,
-            failed: sample.failed,
-            cancelled: sample.cancelled,
+            failed: sample.failed(),
+            cancelled: sample.cancelled(),
             refused: sample.refused,
             cache_hits: sample.cache_hits,
             latency: sample.latency.clone(),

@@ -2,7 +2,7 @@
 
 use toolhub::{
     backend::Memory,
-    events::{EventKind, MessageCall},
+    events::{EventClass, EventKind, MessageCall},
     ids::{CallId, RunId},
     prelude::*,
     testing::{AssertOutcome, EventRecorder, ScriptStep, TestClock, scripted},
@@ -63,10 +63,10 @@ async fn what_agents_say_is_told_in_their_thread_without_secrets_and_kept_nowher
         content: "Let me see.".into(),
         calls: vec![MessageCall { id, tool: "it".into(), arguments: json!({"city": "Oslo", "api_key": "hunter2"}) }],
     };
-    assert!(!hub.has_subscribers());
+    assert!(!hub.has_subscribers(EventClass::Messages));
     hub.publish(&tenant, &t1(), message());
     let mut events = EventRecorder::new(&hub);
-    assert!(hub.has_subscribers());
+    assert!(hub.has_subscribers(EventClass::Messages));
     hub.publish(&tenant, &t1(), message());
     let delta = |again| EventKind::MessageDelta { run_id, text: "Let".into(), again };
     hub.publish(&tenant, &t1(), delta(false));

@@ -1,11 +1,11 @@
 //! The names of events, and what is known of an event by its kind.
 
-use super::EventKind;
+use super::{EventClass, EventKind};
 use crate::ids::RunId;
 
 impl EventKind {
     /// The names of all events, in the order of the variants.
-    pub const NAMES: [&'static str; 31] = [
+    pub const NAMES: &'static [&'static str] = &[
         "tool.registered",
         "tool.unregistered",
         "hub.initialized",
@@ -36,6 +36,8 @@ impl EventKind {
         "store.lost",
         "node.joined",
         "node.left",
+        "metrics.tick",
+        "stream.thinned",
         "stream.reset",
     ];
 
@@ -93,6 +95,12 @@ impl EventKind {
         }
     }
 
+    /// The class of the event.
+    #[must_use]
+    pub fn class(&self) -> EventClass {
+        EventClass::of(self.name())
+    }
+
     /// The event's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -127,6 +135,8 @@ impl EventKind {
             Self::StoreLost { .. } => "store.lost",
             Self::NodeJoined { .. } => "node.joined",
             Self::NodeLeft { .. } => "node.left",
+            Self::MetricsTick { .. } => "metrics.tick",
+            Self::StreamThinned { .. } => "stream.thinned",
             Self::StreamReset => "stream.reset",
         }
     }

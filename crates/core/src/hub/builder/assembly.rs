@@ -3,7 +3,7 @@
 //! In: a `HubBuilder`. Out: a running `ToolHub`. `validation.rs` checks all settings before anything is opened or started.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -171,6 +171,7 @@ impl HubBuilder {
                 offers: Offers::default(),
                 started_at: OnceLock::new(),
                 extensions: Extensions::default(),
+                has_metrics_ticks: AtomicBool::default(),
                 shutdown: Shutdown::default(),
                 background_tasks: TaskTracker::new(),
                 stopped: stopped.clone(),
