@@ -84,8 +84,16 @@ async fn act_on_all(engine: &Arc<Engine>) {
     }
 }
 
-/// Acts on a request if it is to this node or its call runs here.
+/// Acts on a request that has changed, and wakes those on this node that wait for its answer.
 async fn act(engine: &Arc<Engine>, key: RowKey) {
+    if let Some(RequestKind::Report(_)) = requests::kind_of(&key) {
+        engine.node_requests.notify(&key.id);
+    }
+    act_here(engine, key).await;
+}
+
+/// Acts on a request if it is to this node or its call runs here.
+async fn act_here(engine: &Arc<Engine>, key: RowKey) {
     let Some(kind) = requests::kind_of(&key) else { return };
     let find = |call| engine.live_calls.find(call).filter(|live| live.head.tenant == key.partition.tenant);
     let (store, now) = (&*engine.services.store, engine.services.clock.now());
@@ -96,7 +104,6 @@ async fn act(engine: &Arc<Engine>, key: RowKey) {
             requests::remove(store, key, now).await;
         }
         RequestKind::Report(call) => {
-            engine.node_requests.notify(&key.id);
             let Some(live) = find(call) else { return };
             match requests::load_report(store, &key, now).await {
                 Ok(Some((report, version))) if report.answer.is_none() => {
@@ -198,7 +205,7 @@ impl ToolHub {
             let _ = tokio::time::timeout(delay, changed.changed()).await;
             delay = (2 * delay).min(longest);
             // The call may go on here.
-            act(&self.engine, key.clone()).await;
+            act_here(&self.engine, key.clone()).await;
             // The request first: its answer is written after the end of the call.
             let found = self.retry_read(|| requests::load_report(store, &key, self.now())).await?;
             if let Some(answer) = found.as_ref().and_then(|(request, _)| request.answer) {
