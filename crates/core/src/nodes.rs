@@ -2,8 +2,8 @@
 //!
 //! In: this node's description, and the rows of the others. Out: this node's row, renewed from its start to its end; whether
 //! another node is alive; and a signal whenever one has died or left, so that its calls and runs are taken over. A node is
-//! dead when its row did not change for the node timeout while this node watched it, by this node's monotonic clock; a node that
-//! announces a longer timeout is given that, because nodes are restarted with another one after each other. A row
+//! dead when its row did not change for the node timeout while this node watched it, by this node's monotonic clock, and could renew
+//! its own row; a node that announces a longer timeout is given that, because nodes are restarted with another one after each other. A row
 //! that was removed is a clean leave: that node is gone at once. On a store with one user nothing is written.
 
 mod compatibility;
@@ -43,6 +43,8 @@ use toolhub_types::{event_kind::EventKind, ids::Tenant, timestamp::Timestamp};
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Shortest node timeout; every node writes a row each third of it.
 const MIN_TIMEOUT: Duration = Duration::from_millis(300);
+/// Time before another try to renew the row of this node.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const LAYOUT: u32 = 1;
 
 /// The nodes of a store.
@@ -171,6 +173,14 @@ impl Nodes {
         if self.is_exclusive || row.has_left {
             return Ok(());
         }
+        let began_at = self.clock.instant();
+        let written = self.write_own(&mut row).await;
+        let renewed = written.is_ok().then(|| (began_at, self.clock.instant()));
+        self.lock().note_renewal(renewed);
+        written
+    }
+
+    async fn write_own(&self, row: &mut OwnRow) -> Result<(), StoreError> {
         let now = self.clock.now();
         let value = encode(Table::Nodes, &self.own.id, &self.own_record())?;
         let put = async |expect| {
@@ -247,7 +257,9 @@ impl Nodes {
         };
         let digest = self.config_digest.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.reported.lock().unwrap_or_else(PoisonError::into_inner).report(digest.as_ref(), &alive);
-        for (record, version) in changes.dead {
+        // While the store refuses writes, removals would only wait.
+        let dead = if self.lock().is_renewed() { changes.dead } else { Vec::new() };
+        for (record, version) in dead {
             let id = &record.id;
             let write = Write {
                 table: Table::Nodes,
@@ -337,18 +349,30 @@ fn partition() -> Partition {
 
 /// Renews this node's row and watches those of the others, until the hub stops; then leaves.
 pub(crate) async fn run_membership(nodes: Arc<Nodes>, mut rows: Watcher, stopped: CancellationToken) {
-    let mut renew_at = Instant::now() + nodes.interval;
+    let (mut renew_at, mut was_renewed) = (Instant::now() + nodes.interval, true);
     while !stopped.is_cancelled() {
         let next = pin!(tokio::time::timeout_at(renew_at, next_removal(&mut rows)));
         let Some(removed) = stopped.run_until_cancelled(next).await else { break };
         let is_due = removed.is_err();
-        let has_unseen_left = matches!(&removed, Ok(Some(id)) if nodes.is_unseen(id));
+        let has_unseen_left = match &removed {
+            Ok(Some(id)) => nodes.is_unseen(id),
+            // It may be among the changes that were missed.
+            Ok(None) => true,
+            Err(_) => false,
+        };
         // A node that was taken for dead must be back before it starts anything more.
         if is_due || !matches!(&removed, Ok(Some(id)) if *id != nodes.own.id) {
-            if let Err(error) = nodes.renew().await {
-                tracing::warn!(%error, "row of this node not renewed; other nodes may take it for dead");
+            let renewed = nodes.renew().await;
+            match &renewed {
+                Err(error) if was_renewed => {
+                    tracing::warn!(%error, "row of this node not renewed; other nodes may take it for dead");
+                }
+                Err(error) => tracing::debug!(%error, "row of this node not renewed"),
+                Ok(()) => {}
             }
-            renew_at = Instant::now() + nodes.interval;
+            was_renewed = renewed.is_ok();
+            renew_at =
+                Instant::now() + if renewed.is_ok() { nodes.interval } else { nodes.interval.min(RETRY_INTERVAL) };
         }
         if let Err(error) = nodes.look().await {
             tracing::debug!(%error, "rows of other nodes not read");

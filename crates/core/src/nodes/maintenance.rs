@@ -50,7 +50,8 @@ impl Nodes {
             let own = self.own_row.lock().await;
             own.is_joined && !own.has_left
         };
-        if is_held || !may_take {
+        // Without a renewal the store refuses writes, and this write would only wait.
+        if is_held || !may_take || !self.lock().is_renewed() {
             return;
         }
         let expect = row.map_or(Expect::Absent, |row| Expect::Same(row.version));

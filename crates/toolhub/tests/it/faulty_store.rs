@@ -26,6 +26,8 @@ pub(crate) struct FaultyStore {
     /// Reads of states hang.
     pub(crate) hangs_on_state_loads: AtomicBool,
     pub(crate) unavailable: AtomicBool,
+    /// It answers reads only.
+    pub(crate) refuses_writes: AtomicBool,
     /// It commits, but returns an error.
     pub(crate) loses_acks: AtomicBool,
     /// So many of the next writes of shared rate limits find that another node has changed the row.
@@ -65,6 +67,9 @@ impl Backend for FaultyStore {
     fn commit(&self, batch: Batch, now: Timestamp) -> BoxFuture<'_, Result<Vec<u64>, StoreError>> {
         Box::pin(async move {
             self.inject_fault().await?;
+            if self.refuses_writes.load(Ordering::Acquire) {
+                return Err(StoreError::Unavailable("writes are refused".into()));
+            }
             if let Some(write) = batch.writes.iter().find(|write| write.table == Table::Rates)
                 && self
                     .rate_conflicts

@@ -6,9 +6,9 @@ use std::{
 };
 
 use toolhub::{
-    ApprovalState, CallQuery, ReportError, Status,
+    ApprovalState, CallQuery, NodeState, ReportError, Status,
     prelude::*,
-    testing::{AssertOutcome, ScriptStep, scripted},
+    testing::{AssertOutcome, EventRecorder, ScriptStep, scripted},
 };
 
 use crate::{faulty_store::FaultyStore, shared_memory::SharedMemory};
@@ -79,4 +79,33 @@ async fn a_reported_result_is_not_acknowledged_while_its_end_is_not_stored() {
     connection.unavailable.store(true, Ordering::Release);
     let reported = hub.report_external_result(&Tenant::default(), external.id(), Ok(json!(1))).await;
     assert!(matches!(reported, Err(ReportError::Store(_))), "{reported:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_refuses_all_writes_no_node_is_taken_for_dead() {
+    let memory: Arc<SharedMemory> = Arc::default();
+    let connections =
+        [(); 2].map(|()| Arc::new(FaultyStore { memory: memory.memory.clone(), ..FaultyStore::default() }));
+    let node = async |store| {
+        let slow = scripted("slow", [ScriptStep::Wait(400 * SECOND), ScriptStep::Return(json!("done"))])
+            .0
+            .timeout(600 * SECOND);
+        ToolHub::builder().shared_store(memory.record(store)).tool(slow).build().await.unwrap()
+    };
+    let (first, second) = (node(connections[0].clone()).await, node(connections[1].clone()).await);
+    let running = first.call("slow", json!({})).thread("t").start();
+    let refuse = |refuses| connections.iter().for_each(|store| store.refuses_writes.store(refuses, Ordering::Release));
+    let mut events = EventRecorder::new(&second);
+    for seconds in [10, 60, 200] {
+        tokio::time::sleep(7 * SECOND).await;
+        refuse(true);
+        tokio::time::sleep(seconds * SECOND).await;
+        assert_eq!(second.nodes().await.unwrap().iter().filter(|node| node.state == NodeState::Alive).count(), 2);
+        refuse(false);
+    }
+    let id = running.id();
+    assert_eq!(running.await.assert_success(), &json!("done"));
+    let record = second.call_record(&Tenant::default(), id).await.unwrap().unwrap();
+    assert_eq!(record.outcome.unwrap().assert_success(), &json!("done"));
+    assert!(!events.names().contains(&"node.left"), "{:?}", events.names());
 }

@@ -1,4 +1,5 @@
-//! The faults of one node: when it is frozen or cut off from the store, and what happens to its commits, reads and notifications.
+//! The faults of one node: when it is frozen or cut off from the store, and what happens to its commits, reads and notifications; and
+//! when the store refuses the commits of all nodes.
 //!
 //! In: random numbers, and the simulated time. Out: a decision for each operation. All faults end after [`FAULT_TIME`].
 
@@ -26,6 +27,8 @@ struct Plan {
     frozen: Vec<Range<Duration>>,
     /// While it is cut off, its operations fail.
     cut: Vec<Range<Duration>>,
+    /// When the store refuses all commits.
+    refused: Vec<Range<Duration>>,
     /// Longest usual delay of an operation.
     latency: Duration,
     lost_answers: u32,
@@ -58,14 +61,19 @@ pub(super) struct NodeFaults {
 }
 
 impl Plan {
-    fn random(random: &mut Rng) -> Self {
+    fn random(random: &mut Rng, refused: Vec<Range<Duration>>) -> Self {
         let rates = [(); 5].map(|()| if random.bool() { random.u32(0..=MAX_PER_MILLE) } else { 0 });
         let [lost_answers, lost_requests, late_commits, refusals, lost_notifications] = rates;
         let frozen = intervals(random, 500..7_000);
         let cut = intervals(random, 200..9_000);
         let latency = Duration::from_millis(random.u64(1..250));
-        Self { frozen, cut, latency, lost_answers, lost_requests, late_commits, refusals, lost_notifications }
+        Self { frozen, cut, refused, latency, lost_answers, lost_requests, late_commits, refusals, lost_notifications }
     }
+}
+
+/// When the store refuses all commits: mostly never.
+pub(super) fn refusal_times(random: &mut Rng) -> Vec<Range<Duration>> {
+    if random.u8(0..4) == 0 { intervals(random, 500..10_000) } else { Vec::new() }
 }
 
 /// None, one or two intervals of such lengths in milliseconds.
@@ -85,8 +93,8 @@ fn end_at(intervals: &[Range<Duration>], now: Duration) -> Option<Duration> {
 
 impl NodeFaults {
     /// The faults of a node, in a simulation that started at this moment.
-    pub(super) fn new(random: &mut Rng, started: Instant) -> Self {
-        let (plan, random) = (Plan::random(random), Mutex::new(Table::ALL.map(|_| random.fork())));
+    pub(super) fn new(random: &mut Rng, refused: Vec<Range<Duration>>, started: Instant) -> Self {
+        let (plan, random) = (Plan::random(random, refused), Mutex::new(Table::ALL.map(|_| random.fork())));
         Self { plan, random, started, failed_at: Mutex::default() }
     }
 
@@ -150,7 +158,9 @@ impl NodeFaults {
             let is_sent = self.with_random(table, |random| random.u8(0..3) == 0);
             return if is_sent { CommitFate::RequestLost } else { CommitFate::Refused };
         }
-        if self.strikes(table, lost_answers) {
+        if end_at(&self.plan.refused, self.now()).is_some() {
+            CommitFate::Refused
+        } else if self.strikes(table, lost_answers) {
             CommitFate::AnswerLost
         } else if self.strikes(table, lost_requests) {
             CommitFate::RequestLost

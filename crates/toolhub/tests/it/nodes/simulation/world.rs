@@ -19,7 +19,10 @@ use toolhub::{
 };
 use toolhub_agent::AgentError;
 
-use super::{NODES, faults::NodeFaults};
+use super::{
+    NODES,
+    faults::{NodeFaults, refusal_times},
+};
 use crate::shared_memory::SharedMemory;
 
 /// The tool whose status is checked.
@@ -103,7 +106,9 @@ pub(super) struct Question {
 impl World {
     pub(super) fn new(random: &mut Rng) -> Arc<Self> {
         let started = Instant::now() + SETUP_TIME;
-        let faults = (0..NODES).map(|_| Arc::new(NodeFaults::new(random, started))).collect();
+        // From a copy, so that each seed determines the same faults of single nodes with it.
+        let refused = refusal_times(&mut random.clone());
+        let faults = (0..NODES).map(|_| Arc::new(NodeFaults::new(random, refused.clone(), started))).collect();
         Arc::new(Self { store: SharedMemory::default(), faults, started, ledger: Mutex::default() })
     }
 
