@@ -64,9 +64,10 @@ struct Key {
 struct KeyState {
     /// The row as it was read or written last.
     seen: Option<(RateRow, RowVersion)>,
-    /// Borrowed permits that no call has yet, and when they were borrowed.
+    /// Borrowed permits that no call has yet, when they were borrowed, and the interval of the limit then.
     permits: u32,
     borrowed_at: Option<Instant>,
+    interval: Duration,
     /// What passed while the store did not answer.
     local: Option<LocalShare>,
     /// Until when calls are refused, because this node lost against others too often.
@@ -122,7 +123,7 @@ impl SharedRates {
         for (key, source) in permit.0 {
             let mut state = key.lock();
             match source {
-                Source::Row if state.is_fresh(instant, now) => state.permits += 1,
+                Source::Row if state.usable_permits(instant, now) > state.permits => state.permits += 1,
                 Source::Row => {}
                 Source::LocalShare(limit) => state.local.iter_mut().for_each(|local| local.refund(&limit)),
             }
@@ -240,7 +241,8 @@ impl SharedRates {
                     let permits = available.map_or(0, |(permits, _)| permits - 1);
                     let borrowed_at = Some(self.clock.instant());
                     let seen = Some((next, version));
-                    *key.lock() = KeyState { seen, permits, borrowed_at, ..KeyState::default() };
+                    let interval = limit.interval();
+                    *key.lock() = KeyState { seen, permits, borrowed_at, interval, ..KeyState::default() };
                     return Ok(available.map(|(_, wait)| wait));
                 }
                 Err(StoreError::Conflict { .. }) => seen = name.load(&*self.store, now).await?,
@@ -272,16 +274,19 @@ impl Key {
 
     fn take_permit(&self, instant: Instant, now: Timestamp) -> bool {
         let mut state = self.lock();
-        let has_permit = state.permits > 0 && state.is_fresh(instant, now);
-        state.permits = if has_permit { state.permits - 1 } else { 0 };
+        state.permits = state.permits.min(state.usable_permits(instant, now));
+        let has_permit = state.permits > 0;
+        state.permits -= u32::from(has_permit);
         has_permit
     }
 }
 
 impl KeyState {
-    /// Whether borrowed permits may be used. Once all usage is paid back, the row lets a whole burst pass beside them.
-    fn is_fresh(&self, instant: Instant, now: Timestamp) -> bool {
+    /// The number of borrowed permits that may be used: those whose usage is not paid back yet. Of the others, the row lets as many calls
+    /// pass again, on any node.
+    fn usable_permits(&self, instant: Instant, now: Timestamp) -> u32 {
         let is_young = self.borrowed_at.is_some_and(|at| instant.saturating_duration_since(at) < PERMIT_LIFETIME);
-        is_young && self.seen.is_some_and(|(row, _)| !row.debt(now).is_zero())
+        let debt = self.seen.filter(|_| is_young).map_or(Duration::ZERO, |(row, _)| row.debt(now));
+        u32::try_from(debt.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or(u32::MAX)
     }
 }
