@@ -48,6 +48,8 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(20);
 const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of rows per batch, and of notifications that are handled together.
 const BATCH_SIZE: usize = 100;
+/// How long a listener waits at most until the other nodes know which thread it follows.
+const ANNOUNCEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Delay before the store is asked again that did not answer, or ended a watch.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -87,6 +89,12 @@ impl Relay {
         self.followed.add(thread)
     }
 
+    /// Waits until the nodes have been notified that this one follows the thread, a second at most. If that takes longer, its listeners get
+    /// a [`StreamReset`](toolhub_types::event_kind::EventKind::StreamReset) afterwards.
+    pub(crate) async fn announced(&self, thread: &ThreadKey) {
+        self.followed.announced(thread, ANNOUNCEMENT_TIMEOUT).await;
+    }
+
     /// Handles changes of rows.
     async fn handle(&self, changes: Vec<WatchEvent>, progress: &mut Progress) {
         let mut portions = Vec::new();
@@ -99,6 +107,7 @@ impl Relay {
                     self.load_followers().await;
                     // The rows may have expired meanwhile.
                     progress.written.clear();
+                    self.followed.forget_announcements();
                     progress.is_late = true;
                     self.followed.check_again();
                     continue;
@@ -108,6 +117,8 @@ impl Relay {
                 if row.node != self.node {
                     let until = exists.then(|| self.clock.instant() + FOLLOW_TTL);
                     self.outgoing.set_follower(row.thread, row.node, until);
+                } else if exists && self.followed.announce(&row.thread) {
+                    self.events.deliver_reset(self.clock.now(), &row.thread);
                 }
             } else if exists && PortionRow::parse(&key.id).is_some_and(|row| row.node != self.node) {
                 portions.push(key);
@@ -187,7 +198,8 @@ impl Relay {
     /// Writes and removes rows of followed threads as listeners come and go.
     async fn sync_followed(&self, progress: &mut Progress) -> Result<(), StoreError> {
         let wanted = self.followed.threads();
-        let added: Vec<_> = wanted.difference(&progress.written).cloned().collect();
+        // One that lost its last listener and got another meanwhile is announced again, because the new listener waits for it.
+        let added: Vec<_> = self.followed.unannounced().into_iter().collect();
         let removed: Vec<_> = progress.written.difference(&wanted).cloned().collect();
         self.put_followed(&added).await?;
         progress.written.extend(added);

@@ -35,9 +35,18 @@ impl ToolHub {
 
     /// Lets a subscription receive what the calls and runs of a thread do on other nodes of a shared store, from about now on. Without it,
     /// only stored events of other nodes arrive. A [`StreamReset`](EventKind::StreamReset) of the thread means that some were missed.
+    /// [`ToolHub::thread_followed`] waits until nothing is missed any more.
     pub fn follow_thread(&self, events: &mut Subscription, tenant: &Tenant, thread: &ThreadId) {
         if let Some(relay) = &self.engine.event_relay {
             events.follow(relay, ThreadKey::new(tenant, thread));
+        }
+    }
+
+    /// Waits until the other nodes know that this one [follows](Self::follow_thread) a thread, so that the subscription receives what begins
+    /// there from now on. Returns after a second at the latest; a [`StreamReset`](EventKind::StreamReset) follows if they know only later.
+    pub async fn thread_followed(&self, tenant: &Tenant, thread: &ThreadId) {
+        if let Some(relay) = &self.engine.event_relay {
+            relay.announced(&ThreadKey::new(tenant, thread)).await;
         }
     }
 

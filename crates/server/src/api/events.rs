@@ -78,6 +78,8 @@ async fn listen(
     let mut events = app.hub().subscribe_to(types.classes());
     if let Some(thread) = &query.thread_id {
         app.hub().follow_thread(&mut events, &principal.tenant, thread);
+        // A client may start a call on another node as soon as it gets the headers.
+        app.hub().thread_followed(&principal.tenant, thread).await;
     }
     let filter = EventFilter { tenant: principal.tenant.clone(), thread: query.thread_id, types };
     let (hub, thinner) = (app.hub().clone(), query.rate.map(Thinner::new));

@@ -143,3 +143,35 @@ async fn a_thread_is_followed_for_as_long_as_it_has_a_listener() {
     tokio::time::sleep(3 * SECOND).await;
     assert_eq!(relayed(&mut listener), ["stream.reset t"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_hears_what_begins_on_another_node_as_soon_as_its_thread_is_followed() {
+    let memory = Arc::default();
+    let ((first, _), (second, connection)) = (reporting_node(&memory).await, reporting_node(&memory).await);
+    tokio::time::sleep(SECOND).await;
+    let tenant = Tenant::default();
+    for round in 0..50 {
+        let thread = ThreadId::new(format!("t{}", round % 10)).unwrap();
+        let mut listener = second.subscribe();
+        second.follow_thread(&mut listener, &tenant, &thread);
+        second.thread_followed(&tenant, &thread).await;
+        first.call("report", json!({})).thread(thread).await.assert_success();
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(relayed(&mut listener).len(), 5, "round {round}");
+    }
+
+    // While the store does not answer, the listener starts nevertheless, and hears later that it may have missed something.
+    connection.unavailable.store(true, Ordering::Release);
+    let thread = ThreadId::new("late").unwrap();
+    let mut listener = second.subscribe();
+    second.follow_thread(&mut listener, &tenant, &thread);
+    let began = tokio::time::Instant::now();
+    second.thread_followed(&tenant, &thread).await;
+    assert!(began.elapsed() <= 2 * SECOND, "waited {:?}", began.elapsed());
+    first.call("report", json!({})).thread(thread.clone()).await.assert_success();
+    connection.unavailable.store(false, Ordering::Release);
+    tokio::time::sleep(10 * SECOND).await;
+    let mut heard = relayed(&mut listener);
+    heard.dedup();
+    assert_eq!(heard, ["stream.reset late"]);
+}
