@@ -22,7 +22,7 @@ export const failedRuns = (list: readonly Run[], now: number): Run[] => list.fil
 
 export const keys = new Resource<Key[]>(() => getAll("/api/v1/keys"), { everyMs: 300_000 });
 
-/** Keys that expire within a week; those that have expired already call nobody to act. */
+/** Keys that expire within a week; those that have expired already need no action. */
 export const expiringKeys = (list: readonly Key[], now: number): Key[] =>
   list.filter((key) => key.expiresAt && Date.parse(key.expiresAt) > now && Date.parse(key.expiresAt) - now < 7 * day);
 

@@ -50,7 +50,7 @@ describe("keys", { concurrency: 1 }, () => {
     assert.deepEqual(await seen("operator", ["tools:write"]), { answers: 0, actions: 3, resets: 1, decides: 0 });
   });
 
-  test("a key that cannot read tools is told which scope it lacks", async () => {
+  test("a key that cannot read tools reads which scope it lacks", async () => {
     const { key } = await server.key("caller", ["tools:call"]);
     const opened = await openAs(server, key);
     await visible(opened.page.locator("[data-bar=scope]", { hasText: "tools:read" }));

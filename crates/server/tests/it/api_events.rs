@@ -182,7 +182,7 @@ async fn a_client_that_asks_for_it_gets_the_numbers_of_each_second() {
         ticks.next_named("metrics.tick").await;
     }
     assert_eq!(ticks.next_named("metrics.tick").await.1["p95MinuteMs"], json!(null));
-    // Nobody else gets them.
+    // Other clients do not get them.
     set_maintenance(&api, "look").await;
     assert_eq!(plain.next().await.unwrap().1, "tool.status.changed");
     while let Some((_, name, _)) = default.next().await.filter(|(_, name, _)| name != "tool.status.changed") {

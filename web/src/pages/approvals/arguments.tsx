@@ -1,5 +1,5 @@
 // The arguments of a call beside what the tool's schema says about them. Long values are closed until they are opened,
-// and a call is not allowed before: what nobody looked at must not be approved by mistake.
+// and a call is not allowed before: what was not looked at must not be approved by mistake.
 
 import type { Approval } from "../../api/types.ts";
 import { isObject, type Json, type Field, schemaFields, valueText } from "../../base/json.ts";

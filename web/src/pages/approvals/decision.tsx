@@ -1,4 +1,4 @@
-// The six answers to an approval. What was typed stays when somebody else answers first.
+// The six answers to an approval. What was typed stays when another person answers first.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
