@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Key, Run, Tool } from "../src/api/types.ts";
+import type { CallSeries, Key, Run, Tool } from "../src/api/types.ts";
 import { withQuery } from "../src/api/client.ts";
 import { expiringKeys, failedRuns, readDropped } from "../src/data/facts.ts";
+import { linesOf } from "../src/data/series.ts";
 import { readTick } from "../src/data/ticks.ts";
 import { applyFilter, nextSort, readFilter } from "../src/pages/tools/filter.ts";
 import { parseRoute } from "../src/ui/router.ts";
@@ -63,7 +64,28 @@ test("failed runs of a day and keys that expire within a week want attention", (
 });
 
 test("a report of a second is read whatever it lacks", () => {
+  const tick = readTick({ event: "metrics.tick", timestamp: "", calls: { success: 3, cancelled: 1, timeout: 2 }, inFlight: 4, p95MinuteMs: 7 });
+  assert.deepEqual(tick, { calls: 6, errors: 2, p95Ms: 7, inFlight: 4, queued: 0 });
   assert.deepEqual(readTick({ event: "metrics.tick", timestamp: "" }), { calls: 0, errors: 0, p95Ms: null, inFlight: 0, queued: 0 });
+});
+
+test("a series fills its window: gaps of a node, zeros of a tool, no step that is not over", () => {
+  const now = Date.parse("2026-01-10T12:00:30.500Z");
+  const minute = Date.parse("2026-01-10T12:00:00Z");
+  const series = {
+    window: "6h", stepMs: 10_000, now: new Date(now).toISOString(),
+    at: [minute - 130_000, minute - 30_000, minute - 20_000, minute + 20_000],
+    succeeded: [20, 5, 10, 9], failed: [0, 1, 0, 0], inFlight: [1, 4, 3, 0], p95Ms: [3, null, 4, 5],
+  } as unknown as CallSeries;
+  const node = linesOf(series, false, 1_000);
+  assert.equal(node.at.length, 360);
+  assert.equal(node.at.at(-1), minute - 60_000);
+  assert.deepEqual(node.of("succeeded").slice(-4), [null, 2, null, 0.75]);
+  assert.deepEqual(node.of("inFlight").slice(-2), [null, 4]);
+  assert.deepEqual(node.of("p95Ms").slice(-3), [3, null, 4]);
+  const tool = linesOf(series, true, 60_000);
+  assert.deepEqual(tool.of("succeeded").slice(-4), [0, 20, 0, 15]);
+  assert.deepEqual(tool.of("p95Ms").slice(-4), [null, 3, null, 4]);
 });
 
 test("a path keeps its own parameters", () => {

@@ -362,6 +362,45 @@ export interface components {
              */
             output?: unknown;
         };
+        /** @description Calls on one node over time. Each list has a number for each point of `at`. */
+        CallSeries: {
+            /** @description Begin of each point, in milliseconds since 1970. A point at which the server did not run, or of one tool without calls, is missing. */
+            at: number[];
+            /** @description Calls that were answered from the result cache; they count as successful, too. */
+            cacheHits: number[];
+            /** @description Calls that were cancelled. */
+            cancelled: number[];
+            /** @description Calls that failed. */
+            failed: number[];
+            /** @description The largest number of calls that ran at the same time, as seen once per second. */
+            inFlight: number[];
+            /** @description The node whose calls these are. */
+            node: string;
+            /** @description The time of this answer. The last point may not be over yet. */
+            now: components["schemas"]["Timestamp"];
+            /** @description Median of how long the ended calls took, in milliseconds; null without such calls. */
+            p50Ms: (number | null)[];
+            /** @description 95 of 100 calls took no longer. */
+            p95Ms: (number | null)[];
+            /** @description 99 of 100 calls took no longer. */
+            p99Ms: (number | null)[];
+            /** @description The largest number of calls that waited for a slot. */
+            queued: number[];
+            /** @description Calls that were refused before they reached a tool. */
+            refused: number[];
+            /**
+             * Format: uint64
+             * @description The time of one point, in milliseconds.
+             */
+            stepMs: number;
+            /** @description Calls that succeeded. */
+            succeeded: number[];
+            /**
+             * @description How far back the series goes at most. The numbers are lost when the server stops.
+             * @enum {string}
+             */
+            window: "15m" | "6h" | "24h";
+        };
         /** @description The status of a call. The last three are terminal. */
         CallStatus: "validating" | "awaiting_approval" | "scheduled" | "executing" | "success" | "error" | "cancelled";
         /** @description A jump of the machine's clock. */
@@ -616,6 +655,412 @@ export interface components {
          * @enum {string}
          */
         ErrorKind: "tool_not_found" | "arguments_invalid" | "dependency_not_met" | "rate_limited" | "overloaded" | "approval_required" | "approval_denied" | "approval_timeout" | "forbidden" | "idempotency_key_reused" | "idempotency_in_progress" | "tool_failed_status" | "tool_maintenance" | "tool_unavailable" | "tool_error" | "crashed" | "timeout" | "upstream_unreachable" | "upstream_error" | "state_conflict" | "state_not_found" | "state_too_large" | "state_unreadable" | "state_limit" | "store_unavailable" | "shutting_down" | "cancelled" | "interrupted" | "internal";
+        /** @description an event */
+        Event: {
+            /** @enum {string} */
+            event: "tool.registered" | "tool.unregistered" | "hub.initialized" | "hub.cleared" | "tool.execution.started" | "tool.execution.completed" | "tool.execution.failed" | "tool.executed" | "tool.failed" | "tool.status.changed" | "tool.availability.changed" | "tool.rebind.required" | "tool.executor.cleaned" | "tool.executor.exported" | "approval.requested" | "approval.resolved" | "call.progress" | "call.log" | "run.started" | "run.completed" | "run.failed" | "message.delta" | "message.completed" | "thread.swept" | "config.reloaded" | "mcp.server.connected" | "mcp.server.disconnected" | "store.lost" | "node.joined" | "node.left" | "metrics.tick" | "stream.thinned" | "stream.reset";
+            /** @description only of stored events; increases from one to the next */
+            id?: number;
+            tenant?: components["schemas"]["Tenant"];
+            threadId?: components["schemas"]["ThreadId"];
+            timestamp: components["schemas"]["Timestamp"];
+        } & ({
+            /** @constant */
+            event?: "tool.registered";
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @constant */
+            event?: "tool.unregistered";
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @constant */
+            event?: "hub.initialized";
+            /**
+             * Format: uint
+             * @description The number of registered tools.
+             */
+            tools: number;
+        } | {
+            /** @constant */
+            event?: "hub.cleared";
+            /**
+             * Format: uint
+             * @description The number of removed tools.
+             */
+            removed: number;
+        } | {
+            /** @description The call. */
+            callId: components["schemas"]["CallId"];
+            /** @constant */
+            event?: "tool.execution.started";
+            /** @description The agent run the call belongs to. */
+            runId?: components["schemas"]["RunId"] | null;
+            /** @description The tool. */
+            toolName: string;
+        } | {
+            /** @description The call. */
+            callId: components["schemas"]["CallId"];
+            /**
+             * Format: double
+             * @description How long the tool ran.
+             */
+            durationMs: number;
+            /** @description The side effect of the call. */
+            effect: components["schemas"]["Effect"];
+            /** @constant */
+            event?: "tool.execution.completed";
+            /** @description Whether the outcome is the stored one of an earlier call. */
+            replayed: boolean;
+            /** @description The agent run the call belongs to. */
+            runId?: components["schemas"]["RunId"] | null;
+            /** @description The tool. */
+            toolName: string;
+        } | {
+            /** @description The call. */
+            callId: components["schemas"]["CallId"];
+            /** @description The side effect of the call. */
+            effect: components["schemas"]["Effect"];
+            /** @description The error kind. */
+            error: components["schemas"]["ErrorKind"];
+            /** @constant */
+            event?: "tool.execution.failed";
+            /** @description The text for operators. */
+            message: string;
+            /** @description The agent run the call belongs to. */
+            runId?: components["schemas"]["RunId"] | null;
+            /** @description `error` or `cancelled`. */
+            status: components["schemas"]["CallStatus"];
+            /** @description The tool's name as the caller wrote it. */
+            toolName: string;
+        } | {
+            /** @constant */
+            event?: "tool.executed";
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @description Whether it counts as a failure of the tool. */
+            counts: boolean;
+            /** @description The error kind. */
+            error: components["schemas"]["ErrorKind"];
+            /** @constant */
+            event?: "tool.failed";
+            /** @description The text for operators. */
+            message: string;
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @constant */
+            event?: "tool.status.changed";
+            /** @description The new status. */
+            newStatus: components["schemas"]["ToolStatus"];
+            /** @description The previous status. */
+            oldStatus?: components["schemas"]["ToolStatus"] | null;
+            /** @description The reason of the new status. */
+            reason: string;
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @description Whether it is available. */
+            available: boolean;
+            /** @constant */
+            event?: "tool.availability.changed";
+            /** @description The reason. */
+            reason: string;
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @description Tools that are available now but not in the bound list. */
+            added: components["schemas"]["ToolName"][];
+            /** @constant */
+            event?: "tool.rebind.required";
+            /** @description The reason, as text. */
+            reason: string;
+            /** @description Tools in the bound list that are no longer available. */
+            removed: components["schemas"]["ToolName"][];
+        } | {
+            /** @constant */
+            event?: "tool.executor.cleaned";
+            /** @description The reason. */
+            reason: string;
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /**
+             * Format: uint
+             * @description The number of exported tools.
+             */
+            count: number;
+            /** @constant */
+            event?: "tool.executor.exported";
+            /** @description The export format. */
+            format: components["schemas"]["Format"];
+        } | {
+            /** @description The approval. */
+            approvalId: components["schemas"]["ApprovalId"];
+            /** @description The call. */
+            callId: components["schemas"]["CallId"];
+            /** @constant */
+            event?: "approval.requested";
+            /** @description When the approval times out. */
+            expiresAt: components["schemas"]["Timestamp"];
+            /** @description The reason given in the rule. */
+            reason?: string | null;
+            /** @description The rule that requires approval. */
+            rule: string;
+            /** @description The agent run the call belongs to. */
+            runId?: components["schemas"]["RunId"] | null;
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @description The approval. */
+            approvalId: components["schemas"]["ApprovalId"];
+            /** @description Who made the decision. */
+            by?: components["schemas"]["Caller"] | null;
+            /** @description The call that needs it. */
+            callId: components["schemas"]["CallId"];
+            /** @constant */
+            event?: "approval.resolved";
+            /** @description The decision, if a person made one. */
+            outcome?: components["schemas"]["ApprovalOutcome"] | null;
+            /** @description The agent run the call belongs to. */
+            runId?: components["schemas"]["RunId"] | null;
+            /** @description The new state. */
+            state: components["schemas"]["ApprovalState"];
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @description The call. */
+            callId: components["schemas"]["CallId"];
+            /**
+             * Format: double
+             * @description How much is done, in a unit of the tool.
+             */
+            done?: number | null;
+            /** @constant */
+            event?: "call.progress";
+            /**
+             * Format: double
+             * @description The completed fraction from 0 to 1, if the tool knows it.
+             */
+            fraction?: number | null;
+            /** @description The message of the tool. */
+            message: string;
+            /** @description The agent run the call belongs to. */
+            runId?: components["schemas"]["RunId"] | null;
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+            /**
+             * Format: double
+             * @description How much there is to do, in the same unit.
+             */
+            total?: number | null;
+        } | {
+            /** @description The call. */
+            callId: components["schemas"]["CallId"];
+            /** @constant */
+            event?: "call.log";
+            /** @description The level, as the tool names it. */
+            level: string;
+            /** @description The text. */
+            message: string;
+            /** @description The agent run the call belongs to. */
+            runId?: components["schemas"]["RunId"] | null;
+            /** @description The tool. */
+            toolName: components["schemas"]["ToolName"];
+        } | {
+            /** @description The agent. */
+            agent: string;
+            /** @constant */
+            event?: "run.started";
+            /** @description The run. */
+            runId: components["schemas"]["RunId"];
+        } | {
+            /** @constant */
+            event?: "run.completed";
+            /** @description The run. */
+            runId: components["schemas"]["RunId"];
+            /** @description The final status of the run. */
+            status: string;
+            /**
+             * Format: uint32
+             * @description The number of steps.
+             */
+            steps: number;
+            /** @description Why the model stopped: `end`, `length` if its answer was truncated, or `refusal`. */
+            stop?: string | null;
+        } | {
+            /** @description The stable error code. */
+            code: string;
+            /** @constant */
+            event?: "run.failed";
+            /** @description The error message. */
+            message: string;
+            /** @description The run. */
+            runId: components["schemas"]["RunId"];
+            /**
+             * Format: uint32
+             * @description The number of steps.
+             */
+            steps: number;
+        } | {
+            /** @description Whether the message restarts: discard the deltas received for it so far. */
+            again?: boolean;
+            /** @constant */
+            event?: "message.delta";
+            /** @description The run. */
+            runId: components["schemas"]["RunId"];
+            /** @description The part of the text. */
+            text: string;
+        } | {
+            /** @description The calls it requests. */
+            calls: components["schemas"]["MessageCall"][];
+            /** @description The text of the message. */
+            content: string;
+            /** @constant */
+            event?: "message.completed";
+            /** @description The role of the author: `assistant`. */
+            role: string;
+            /** @description The run. */
+            runId: components["schemas"]["RunId"];
+        } | {
+            /** @constant */
+            event?: "thread.swept";
+            /** @description The reason. */
+            reason: string;
+            /**
+             * Format: uint
+             * @description The number of deleted rows.
+             */
+            rows: number;
+        } | {
+            /** @description New tools. */
+            added: components["schemas"]["ToolName"][];
+            /** @description Unchanged tools with new limits or rules. */
+            adjusted: components["schemas"]["ToolName"][];
+            /** @constant */
+            event?: "config.reloaded";
+            /** @description Changed settings that take effect only after a restart. */
+            needsRestart: string[];
+            /** @description Removed tools. */
+            removed: components["schemas"]["ToolName"][];
+            /** @description Tools whose definition was replaced. */
+            replaced: components["schemas"]["ToolName"][];
+        } | {
+            /** @constant */
+            event?: "mcp.server.connected";
+            /** @description The server. */
+            serverName: string;
+            /**
+             * Format: uint
+             * @description The number of its tools.
+             */
+            tools: number;
+        } | {
+            /** @constant */
+            event?: "mcp.server.disconnected";
+            /** @description Why. */
+            reason: string;
+            /** @description The server. */
+            serverName: string;
+            /**
+             * Format: uint
+             * @description The number of its tools.
+             */
+            tools: number;
+        } | {
+            /** @description Calls whose records they wrote, at most 20. */
+            calls: components["schemas"]["CallId"][];
+            /**
+             * Format: uint64
+             * @description How many, those of other tenants included.
+             */
+            commits: number;
+            /** @constant */
+            event?: "store.lost";
+            /**
+             * Format: uint64
+             * @description How many calls are not named.
+             */
+            otherCalls: number;
+            /**
+             * Format: uint64
+             * @description How many partitions are not named.
+             */
+            otherPartitions: number;
+            /** @description Partitions that they changed, at most 20: tenant and thread. */
+            partitions: string[];
+            /** @description When the first of them was acknowledged, as far as this node remembers. */
+            since: components["schemas"]["Timestamp"];
+        } | {
+            /** @constant */
+            event?: "node.joined";
+            /** @description The node. */
+            nodeId: string;
+            /** @description Its name. */
+            nodeName: string;
+        } | {
+            /** @constant */
+            event?: "node.left";
+            /** @description The node. */
+            nodeId: string;
+            /** @description Its name. */
+            nodeName: string;
+            /** @description The reason. */
+            reason: string;
+        } | {
+            /**
+             * Format: uint64
+             * @description How many calls were answered from the result cache.
+             */
+            cacheHits: number;
+            /** @description How many calls ended after they had reached their tool or its result cache, by outcome: `success` or the error. */
+            calls: {
+                [key: string]: number;
+            };
+            /** @constant */
+            event?: "metrics.tick";
+            /**
+             * Format: uint64
+             * @description How many calls are executing.
+             */
+            inFlight: number;
+            /**
+             * Format: double
+             * @description The same for the calls of the last minute.
+             */
+            p95MinuteMs?: number | null;
+            /**
+             * Format: double
+             * @description 95 of 100 of these calls took no longer; absent if there were none.
+             */
+            p95Ms?: number | null;
+            /**
+             * Format: uint
+             * @description How many calls wait for a slot.
+             */
+            queued: number;
+            /** @description How many calls were refused before, by error. */
+            refusals: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description The time that the numbers are about, in seconds.
+             */
+            seconds: number;
+        } | {
+            /** @description How many, by name, since the last event of this kind. */
+            counts: {
+                [key: string]: number;
+            };
+            /** @constant */
+            event?: "stream.thinned";
+        } | {
+            /** @constant */
+            event?: "stream.reset";
+        });
         /** @description Why a tool is, or is not, offered. */
         ExplainResponse: {
             /**
@@ -936,6 +1381,11 @@ export interface components {
              */
             p99Ms: number;
         };
+        /** @description The key to log in with. */
+        Login: {
+            /** @description The key. */
+            key: string;
+        };
         /** @description Which definitions to approve. */
         McpApproval: {
             /** @description Tools with the digests of their definitions, as `changes` shows them: a definition that has changed again is not approved. */
@@ -1029,6 +1479,15 @@ export interface components {
             traceId?: components["schemas"]["TraceId"] | null;
             /** @description Tokens that the model has read and written. */
             usage: components["schemas"]["Usage"];
+        };
+        /** @description A call requested by a model. */
+        MessageCall: {
+            /** @description The arguments, with secrets redacted. */
+            arguments: unknown;
+            /** @description The call. */
+            id: components["schemas"]["CallId"];
+            /** @description The tool's name as the model wrote it. */
+            tool: string;
         };
         /** @description The fields of `[mcp_servers.NAME]` in a config, in camelCase; never a program, a file, a variable or `allowHosts`. */
         NewMcpServer: {
@@ -1420,6 +1879,32 @@ export interface components {
             /** @description End of the window. */
             until: components["schemas"]["Timestamp"];
         };
+        /** @description A call that was refused before it reached its tool. */
+        Refusal: {
+            /** @description When. */
+            at: components["schemas"]["Timestamp"];
+            /** @description The caller. */
+            caller: components["schemas"]["Caller"];
+            /** @description The call. */
+            callId: components["schemas"]["CallId"];
+            /** @description The error code. */
+            code: string;
+            /** @description The agent run the call belongs to. */
+            runId?: components["schemas"]["RunId"] | null;
+            /** @description Why, for operators. */
+            text: string;
+            /** @description The thread, if the call named one. */
+            threadId?: components["schemas"]["ThreadId"] | null;
+            /** @description The tool's name as the caller wrote it. */
+            tool: string;
+        };
+        /** @description One page of a list. */
+        RefusalList: {
+            /** @description The items. */
+            items: components["schemas"]["Refusal"][];
+            /** @description The `cursor` of the next page; null on the last page. */
+            nextCursor: string | null;
+        };
         /** @description What a reload changed. */
         ReloadReport: {
             /** @description Tools that were added. */
@@ -1610,6 +2095,27 @@ export interface components {
         RunStatus: "running" | "waiting" | "completed" | "failed" | "cancelled";
         /** @description A permission of a key. */
         Scope: "tools:read" | "tools:call" | "tools:write" | "approvals:write" | "state:read" | "state:write" | "admin";
+        /** @description Who uses the dashboard. */
+        Session: {
+            /** @description The name of the key. */
+            caller: string | null;
+            /** @description When the login or the key ends; the login only if it is not used until then. */
+            expiresAt: components["schemas"]["Timestamp"] | null;
+            /** @description What this server has, beyond what every server has. */
+            features: string[];
+            /** @description Whether the server needs no keys. */
+            local: boolean;
+            /** @description Whether a login is needed. If so, all members about the key are null. */
+            loginNeeded: boolean;
+            /** @description The permissions of the key; those of `admin` are listed too. */
+            scopes: components["schemas"]["Scope"][];
+            /** @description The tenant of the key. */
+            tenant: string | null;
+            /** @description The version of the page. Another one than that of the loaded page asks for a reload. */
+            uiVersion: string;
+            /** @description The version of the server. */
+            version: string;
+        };
         /** @description Result of restoring a snapshot. */
         SnapshotRestore: {
             /** @description The artifact that holds the quarantined text, or its first 64 KiB. */
@@ -1786,6 +2292,8 @@ export interface components {
         };
         /** @description What a store holds. Every backup names it. */
         StoreRole: "hub" | "state";
+        /** @description 1 to 64 letters, digits, `.`, `_`, `:` or `-` */
+        Tenant: string;
         /** @description All stored data of a thread. */
         ThreadExport: {
             /** @description Its calls, the newest first; secrets in their arguments are redacted. */

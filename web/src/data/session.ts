@@ -38,7 +38,7 @@ async function load(): Promise<void> {
     else {
       session.value = { state: "in", session: found };
       // A key that may not read events is refused again and again; only a login changes that.
-      if (before.state !== "in") startStream(found.features);
+      if (before.state !== "in") startStream();
     }
   } catch (error) {
     const failure = error instanceof ApiError ? error : new ApiError(0, String(error));

@@ -34,7 +34,7 @@ export function readTick(event: HubEvent): Tick {
   return {
     calls,
     errors,
-    p95Ms: typeof event.p95Ms === "number" ? event.p95Ms : null,
+    p95Ms: typeof event.p95MinuteMs === "number" ? event.p95MinuteMs : null,
     inFlight: numberOf(event.inFlight),
     queued: numberOf(event.queued),
   };

@@ -41,10 +41,9 @@ function receive(message: FromStream): void {
 }
 
 /** Connects; safe to call again, for example after a login. */
-export function startStream(features: readonly string[]): void {
+export function startStream(): void {
   if (toStream) return toStream({ type: "retry" });
-  const known = features.includes("metrics.tick") ? types : types.filter((type) => type !== "metrics.tick" && type !== "stream.thinned");
-  const url = location.origin + withQuery(`${base}/api/v1/events`, { types: known.join(","), rate: features.includes("events.rate") ? 200 : null });
+  const url = location.origin + withQuery(`${base}/api/v1/events`, { types: types.join(","), rate: 200 });
   toStream = typeof SharedWorker === "undefined" ? ownStream(url) : sharedStream(url);
   toStream({ type: "hello", url });
   addEventListener("online", () => toStream?.({ type: "retry" }));

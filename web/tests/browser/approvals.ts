@@ -5,7 +5,7 @@ import { TestServer, until } from "./server.ts";
 
 describe("approvals", { concurrency: 1 }, () => {
   let server: TestServer;
-  before(async () => void (server = await TestServer.start({ config: `[tools.brief]\nbuiltin = "dangerous"\napproval_timeout = "2s"\n` })));
+  before(async () => void (server = await TestServer.start({ config: `[tools.brief]\nbuiltin = "dangerous"\napproval_timeout = "6s"\n` })));
   after(() => server.stop());
 
   const state = async (id: string): Promise<string> => (await server.api("GET", `/api/v1/approvals/${id}`)).state;
@@ -68,7 +68,7 @@ describe("approvals", { concurrency: 1 }, () => {
     await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
       await page.getByRole("button", { name: "Edit…" }).click();
       await page.getByLabel("Arguments as JSON").fill('{"folder": "/half"}');
-      await visible(page.locator("[data-outcome=timed_out]"));
+      await page.locator("[data-outcome=timed_out]").waitFor({ timeout: 20_000 });
       assert.equal(await page.getByLabel("Arguments as JSON").inputValue(), '{"folder": "/half"}');
       assert.ok(await page.getByRole("button", { name: "Allow with these arguments" }).isDisabled());
     });

@@ -1,6 +1,5 @@
 // The first page: what runs now, and what needs a person.
 
-import { has } from "../../data/session.ts";
 import { statusCounts, statuses, tools } from "../../data/tools.ts";
 import { useResource } from "../../data/resource.ts";
 import { number } from "../../base/format.ts";
@@ -15,7 +14,6 @@ import { Charts } from "./charts.tsx";
 import { Tiles } from "./tiles.tsx";
 
 export function Overview() {
-  const t = texts.value.overview;
   return (
     <section class="page">
       <h1 class="hidden">{texts.value.nav.overview}</h1>
@@ -24,12 +22,7 @@ export function Overview() {
         <Attention />
         <ToolStatuses />
       </div>
-      {has("series") && (
-        <section class="card">
-          <h2>{t.charts}</h2>
-          <Charts tool="" />
-        </section>
-      )}
+      <Charts tool="" />
     </section>
   );
 }

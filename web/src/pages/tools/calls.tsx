@@ -6,7 +6,6 @@ import type { Call, Page } from "../../api/types.ts";
 import { duration } from "../../base/format.ts";
 import { pretty, valueText } from "../../base/json.ts";
 import { Resource, useResource } from "../../data/resource.ts";
-import { has } from "../../data/session.ts";
 import { texts } from "../../i18n/index.ts";
 import { Fresh } from "../../ui/fresh.tsx";
 import { sayError } from "../../ui/notice.tsx";
@@ -43,7 +42,7 @@ export function Calls({ name }: { name: string }) {
           }
         </Loaded>
       </section>
-      {has("refusals") && <Refusals tool={name} />}
+      <Refusals tool={name} />
     </>
   );
 }

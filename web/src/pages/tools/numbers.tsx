@@ -5,12 +5,10 @@ import { get, segment } from "../../api/client.ts";
 import type { Tool, ToolStats } from "../../api/types.ts";
 import { duration, number, percent } from "../../base/format.ts";
 import { Resource, useResource } from "../../data/resource.ts";
-import { has } from "../../data/session.ts";
 import { texts } from "../../i18n/index.ts";
 import { Fresh } from "../../ui/fresh.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
-import { Charts } from "../overview/charts.tsx";
 import { Row } from "./why.tsx";
 
 export function Numbers({ tool }: { tool: Tool }) {
@@ -21,7 +19,6 @@ export function Numbers({ tool }: { tool: Tool }) {
     <section class="card" aria-labelledby="numbers">
       <h2 id="numbers">{t.title}</h2>
       <Loaded of={stats}>{(snapshot) => <Fresh of={snapshot}><Table stats={snapshot.value} name={tool.name} /></Fresh>}</Loaded>
-      {has("series") && <Charts tool={tool.name} />}
     </section>
   );
 }

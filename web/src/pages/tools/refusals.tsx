@@ -2,22 +2,13 @@
 
 import { useMemo } from "preact/hooks";
 import { get, withQuery } from "../../api/client.ts";
-import type { Page } from "../../api/types.ts";
+import type { Page, Refusal } from "../../api/types.ts";
 import { Resource, useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
 import { Fresh } from "../../ui/fresh.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
 import { Time } from "../../ui/time.tsx";
-
-interface Refusal {
-  tool: string;
-  threadId?: string | null;
-  caller?: string | null;
-  code: string;
-  text: string;
-  at: string;
-}
 
 export function Refusals({ tool }: { tool: string }) {
   const t = texts.value.calls;

@@ -15,6 +15,7 @@ import { address, route } from "../../ui/router.ts";
 import { Loaded } from "../../ui/state.tsx";
 import { ToolBadge } from "../../ui/status.tsx";
 import { Tabs } from "../../ui/tabs.tsx";
+import { Charts } from "../overview/charts.tsx";
 import { NotFound, Suggestions } from "../unknown.tsx";
 import { Calls } from "./calls.tsx";
 import { Dependencies } from "./dependencies.tsx";
@@ -59,10 +60,13 @@ function Details({ tool, reread }: { tool: Tool; reread: () => Promise<void> }) 
       <div class="description">{tool.description.length > 300 ? <RawBlock text={tool.description} label={t.tool.description} /> : <Raw text={tool.description} />}</div>
       <Tabs label={t.tool.parts} current={tab} tabs={tabNames.map((name) => ({ name, title: t.tool.tabs[name], href: href(name) }))} />
       {tab === "status" && (
-        <div class="columns">
-          <Why tool={tool} threadId={threadId} />
-          <Numbers tool={tool} />
-        </div>
+        <>
+          <div class="columns">
+            <Why tool={tool} threadId={threadId} />
+            <Numbers tool={tool} />
+          </div>
+          <Charts tool={tool.name} />
+        </>
       )}
       {tab === "schema" && <SchemaTab tool={tool} />}
       {tab === "limits" && <Limits tool={tool} />}
