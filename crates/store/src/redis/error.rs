@@ -77,6 +77,17 @@ pub enum OpenError {
         /// The policy.
         policy: String,
     },
+    /// The server has no database of this number.
+    #[error(
+        "the Redis server at {address} has no database {database}; set a lower number at the end of `store.url`, or raise `databases` in \
+         its configuration"
+    )]
+    Database {
+        /// The address without its password.
+        address: String,
+        /// The number of the database.
+        database: i64,
+    },
     /// A later version of Toolhub wrote the store.
     #[error(
         "the store under `store.key_prefix` has schema {found}, this version supports at most {known}; use the version that wrote it, or a \
@@ -127,15 +138,52 @@ pub(super) fn classify(error: &RedisError) -> Failure {
             ServerErrorKind::NoScript => Failure::NoScript,
             _ => Failure::Final,
         },
-        ErrorKind::Extension => {
-            // Of several commands that were sent together, the first that failed.
-            let errors = error.clone().into_server_errors();
-            match errors.as_deref().and_then(<[_]>::first).map(|(_, error)| error.code()) {
-                Some("NOREPLICAS" | "BUSY") => Failure::Refused,
-                Some("OOM" | "MISCONF") => Failure::Full,
-                _ => Failure::Final,
-            }
-        }
+        ErrorKind::Extension => match code_of(error).as_deref() {
+            Some("NOREPLICAS" | "BUSY") => Failure::Refused,
+            Some("OOM" | "MISCONF") => Failure::Full,
+            _ => Failure::Final,
+        },
         _ => Failure::NoAnswer,
     }
+}
+
+/// The code with which the server refused a request; of several requests that were sent together, that of the first that failed.
+fn code_of(error: &RedisError) -> Option<String> {
+    let of_one = || error.code().map(str::to_owned);
+    let errors = error.clone().into_server_errors();
+    errors.as_deref().and_then(<[_]>::first).map(|(_, error)| error.code().to_owned()).or_else(of_one)
+}
+
+/// Why a server that answers does not execute requests, and what to change there.
+fn remedy(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "NOREPLICAS" => {
+            "Redis refuses writes because fewer replicas are connected than `min-replicas-to-write` demands; connect more, or lower that \
+             setting of Redis"
+        }
+        "OOM" => {
+            "Redis refuses writes because its memory is full; raise `maxmemory` in its configuration, or remove records"
+        }
+        "MISCONF" => {
+            "Redis refuses writes because it cannot save them; make room on its disk and check the permissions of its `dir`, or, where \
+             only snapshots fail, set `stop-writes-on-bgsave-error no`"
+        }
+        "CLUSTERDOWN" => {
+            "the Redis Cluster is down: no server has some of its hash slots; start its missing servers, or assign the slots with \
+             `redis-cli --cluster fix` (`cluster-require-full-coverage` decides whether it serves the other slots meanwhile)"
+        }
+        _ => return None,
+    })
+}
+
+/// The text of an error, with what to change where that is known. The client's own messages contain no password.
+pub(super) fn describe(error: &RedisError) -> String {
+    // The client's own error, when no server has any slot.
+    let is_down = error.kind() == ErrorKind::ClusterConnectionNotFound;
+    let code = if is_down { Some("CLUSTERDOWN".to_owned()) } else { code_of(error) };
+    if let Some((text, code)) = code.and_then(|code| Some((remedy(&code)?, code))) {
+        return format!("{text} ({code})");
+    }
+    let text = error.to_string();
+    if text.is_empty() { error.category().to_owned() } else { text }
 }
