@@ -163,6 +163,10 @@ impl Backend for Redis {
         problems.into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
     }
 
+    fn write_error(&self) -> Option<String> {
+        self.requests.refusal()
+    }
+
     fn losses(&self, seen: usize) -> Vec<LossReport> {
         self.acknowledged.reports(seen)
     }

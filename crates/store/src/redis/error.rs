@@ -147,6 +147,12 @@ pub(super) fn classify(error: &RedisError) -> Failure {
     }
 }
 
+/// Whether a server refuses all writes, and may answer reads.
+pub(super) fn refuses_writes(error: &RedisError) -> bool {
+    let code = code_of(error);
+    matches!(code.as_deref(), Some("NOREPLICAS" | "OOM" | "MISCONF" | "READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
+}
+
 /// The code with which the server refused a request; of several requests that were sent together, that of the first that failed.
 fn code_of(error: &RedisError) -> Option<String> {
     let of_one = || error.code().map(str::to_owned);

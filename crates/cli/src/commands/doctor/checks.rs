@@ -126,6 +126,7 @@ fn check_of_ready_line(line: &str) -> Option<Check> {
         "store notifications",
         "store clock",
         "store degraded: it does not answer",
+        "store degraded: refuses writes",
         "node",
         "maintenance ",
     ];

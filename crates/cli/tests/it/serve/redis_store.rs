@@ -138,6 +138,34 @@ fn while_redis_is_away_plain_reads_go_on_and_what_needs_a_record_is_refused() {
 }
 
 #[test]
+fn while_redis_refuses_writes_the_server_is_ready_and_says_why_it_is_degraded() {
+    let redis = RedisServer::start();
+    let folder = TempFolder::new();
+    write_config(&folder, &redis.url());
+    let server = start(&folder);
+    let get = |path: &str| HttpConnection::connect(server.port).send(&format!("GET {path}"), "", "");
+    let degraded = "[!]store degraded: refuses writes: Redis refuses writes because fewer replicas are connected";
+    let wait_until = |is_refusing: bool| {
+        while get("/readyz?verbose").text.contains(degraded) != is_refusing {
+            std::thread::park_timeout(std::time::Duration::from_millis(50));
+        }
+        let up = format!("\ntoolhub_store_up {}\n", u8::from(!is_refusing));
+        let page = get("/metrics").text;
+        assert!(page.contains(&up), "{page}");
+        assert_eq!(get("/readyz").status, 200);
+    };
+    wait_until(false);
+    // The node renews its row: no call is needed to find out.
+    assert_eq!(redis.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
+    wait_until(true);
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let (_, text) = run(&folder, &["doctor", "--server", &url]);
+    assert!(text.contains("refuses writes") && text.contains("min-replicas-to-write"), "{text}");
+    assert_eq!(redis.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]), "OK");
+    wait_until(false);
+}
+
+#[test]
 fn records_are_copied_from_sqlite_to_redis_with_their_versions_and_found_there() {
     let redis = RedisServer::start();
     let folder = TempFolder::new();

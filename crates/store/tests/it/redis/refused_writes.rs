@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolhub_storage::backend::{Backend, StoreError};
+use toolhub_storage::backend::{Backend, Change, StoreError, Write};
 use toolhub_store::{
     Redis,
     redis::{Address, OpenError, Options},
@@ -77,6 +77,7 @@ async fn commits_to_a_server_that_refuses_writes_fail_with_the_setting_to_change
         let server = RedisServer::start();
         let store = open(options(&server).operation_timeout(Duration::from_secs(2)));
         commit(&*store, "t", vec![put("a", b"1")]).await.unwrap();
+        assert_eq!(store.write_error(), None);
         make(&server);
         let error = commit(&*store, "t", vec![put("b", b"1")]).await.unwrap_err();
         let text = error.to_string();
@@ -85,12 +86,29 @@ async fn commits_to_a_server_that_refuses_writes_fail_with_the_setting_to_change
             "{error:?}"
         );
         assert!(get(&*store, "t", "a").await.unwrap().is_some());
+        let refusal = store.write_error().unwrap_or_default();
+        assert!(parts.iter().all(|part| refusal.contains(part)), "{refusal}");
         // A later start does not fail in its own first write either, but in that of the hub.
         let warnings = open(options(&server)).warnings().join(" ");
         assert!(warnings.contains(warning), "{warning} is missing: {warnings}");
         heal(&server);
         commit(&*store, "t", vec![put("b", b"1")]).await.unwrap();
+        assert_eq!(store.write_error(), None);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_on_a_server_without_memory_does_not_end_the_refusal_of_records() {
+    let server = RedisServer::start();
+    let store = open(options(&server));
+    commit(&*store, "t", vec![put("a", b"1")]).await.unwrap();
+    set(&server, &[("maxmemory", "1000")]);
+    commit(&*store, "t", vec![put("b", b"1")]).await.unwrap_err();
+    commit(&*store, "t", vec![Write { change: Change::Remove, ..put("a", b"") }]).await.unwrap();
+    assert!(store.write_error().is_some_and(|refusal| refusal.contains("`maxmemory`")));
+    set(&server, &[("maxmemory", "0")]);
+    commit(&*store, "t", vec![put("b", b"1")]).await.unwrap();
+    assert_eq!(store.write_error(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
