@@ -4,6 +4,33 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::address::AddressError;
 
+/// The names of the settings that hold the address of a store and the prefix of its keys, as messages show them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettingNames {
+    /// That of the address.
+    pub url: &'static str,
+    /// That of the number of the database, if it is not a part of the address.
+    pub database: &'static str,
+    /// That of the prefix.
+    pub key_prefix: &'static str,
+}
+
+impl SettingNames {
+    /// Those of the hub's store. All messages are written with them.
+    pub(super) const STORE: Self = Self { url: "store.url", database: "store.url", key_prefix: "store.key_prefix" };
+
+    /// A message with these names instead of those of the hub's store.
+    pub(super) fn rename(self, message: &str) -> String {
+        let renamed = message.replace("`store.url`", &format!("`{}`", self.url));
+        renamed.replace("`store.key_prefix`", &format!("`{}`", self.key_prefix))
+    }
+
+    /// The same for an error.
+    pub(super) fn rename_error(self, error: OpenError) -> OpenError {
+        if self == Self::STORE { error } else { OpenError::Renamed(Box::new(error), self) }
+    }
+}
+
 /// Why a store in Redis could not be opened. Each message names the setting to change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -79,14 +106,16 @@ pub enum OpenError {
     },
     /// The server has no database of this number.
     #[error(
-        "the Redis server at {address} has no database {database}; set a lower number at the end of `store.url`, or raise `databases` in \
-         its configuration"
+        "the Redis server at {address} has no database {database}; set a lower number in `{setting}`, or raise `databases` in its \
+         configuration"
     )]
     Database {
         /// The address without its password.
         address: String,
         /// The number of the database.
         database: i64,
+        /// The setting that holds it.
+        setting: &'static str,
     },
     /// A later version of Toolhub wrote the store.
     #[error(
@@ -102,6 +131,9 @@ pub enum OpenError {
     /// The keys under the prefix are not those of a store.
     #[error("the key {0:?} in Redis was not written by Toolhub; set another `store.key_prefix`")]
     Foreign(String),
+    /// Another error, of a store with other names of its settings.
+    #[error("{}", .1.rename(&.0.to_string()))]
+    Renamed(Box<OpenError>, SettingNames),
     /// A request failed.
     #[error("the store in Redis cannot be opened: {0}")]
     Failed(String),

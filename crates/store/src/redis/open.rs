@@ -168,7 +168,8 @@ async fn connect_error(options: &Options, connector: &Connector, error: &RedisEr
         && matches!(error.kind(), ErrorKind::Server(_))
         && connector.connect_to_first_database().await.is_ok()
     {
-        return OpenError::Database { address: address(), database };
+        let setting = options.setting_names.database;
+        return OpenError::Database { address: address(), database, setting };
     }
     unreachable(options, describe(error))
 }

@@ -174,7 +174,7 @@ pub(super) fn warnings(servers: &[ServerInfo], settings: Option<&Settings>, opti
     warnings.extend(setting_warnings(settings, can_fail_over));
     let mut known = HashSet::new();
     warnings.retain(|warning| known.insert(warning.clone()));
-    warnings
+    warnings.iter().map(|warning| options.setting_names.rename(warning)).collect()
 }
 
 fn server_warnings(server: &ServerInfo) -> Vec<String> {

@@ -155,8 +155,9 @@ fn resolve_redis(
         let at = Path::of(["state", "redis_prefix"]);
         diagnostics.report(&at, "`state.redis_prefix` must not be empty nor contain braces", help);
     }
-    match &store.backend {
+    let server = match &store.backend {
         Backend::Redis(server) => server.at(address, prefix),
         _ => store::resolve_server(address, prefix, &raw_store.redis, diagnostics),
-    }
+    };
+    server.of_state()
 }

@@ -55,7 +55,13 @@ pub(crate) struct RedisServer {
     buckets: Option<u16>,
     volatile: bool,
     replicas: u16,
+    /// Whether it is that of the distributed state manager.
+    is_of_state: bool,
 }
+
+/// The settings in [state] of the server of the distributed state manager.
+const STATE_SETTINGS: redis::SettingNames =
+    redis::SettingNames { url: "state.redis_url", database: "state.redis_db", key_prefix: "state.redis_prefix" };
 
 /// Automatic backups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,6 +161,11 @@ impl RedisServer {
         Self { address: address.login_of(&self.address), key_prefix, ..self.clone() }
     }
 
+    /// The same server as that of the distributed state manager.
+    pub(super) fn of_state(self) -> Self {
+        Self { is_of_state: true, ..self }
+    }
+
     /// Whether nodes can open what others have sealed.
     pub(crate) fn has_seal_secret(&self) -> bool {
         self.seal_secret.is_some()
@@ -181,6 +192,9 @@ impl RedisServer {
             .tls(redis::TlsFiles { authorities, client })
             .volatile(self.volatile)
             .replicas(self.replicas);
+        if self.is_of_state {
+            options = options.setting_names(STATE_SETTINGS);
+        }
         if let Some(buckets) = self.buckets {
             options = options.buckets(buckets);
         }
@@ -354,6 +368,7 @@ pub(super) fn resolve_server(
         buckets: raw.buckets,
         volatile: raw.volatile,
         replicas: raw.replicas,
+        is_of_state: false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use toolhub_storage::backend::{Backend, Change, StoreError, Write};
 use toolhub_store::{
     Redis,
-    redis::{Address, OpenError, Options},
+    redis::{Address, OpenError, Options, SettingNames},
 };
 use toolhub_testkit::RedisServer;
 
@@ -146,4 +146,10 @@ fn a_database_that_the_server_does_not_have_is_named() {
         "{text}"
     );
     drop(open(Options::new(address(15))));
+
+    let names = SettingNames { url: "state.redis_url", database: "state.redis_db", key_prefix: "state.redis_prefix" };
+    let text = refused(Options::new(address(16)).setting_names(names)).to_string();
+    assert!(text.contains("a lower number in `state.redis_db`") && !text.contains("store.url"), "{text}");
+    let text = refused(Options::new(address(0)).prefix("{}").setting_names(names)).to_string();
+    assert!(text.contains("`state.redis_prefix`") && !text.contains("store.key_prefix"), "{text}");
 }
