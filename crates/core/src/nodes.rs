@@ -26,7 +26,7 @@ pub use compatibility::NewerNode;
 use compatibility::{RECORD_LAYOUTS, Reported, generation_to_write, newer_node};
 use maintenance::{Lease, is_lease};
 use record::NodeRecord;
-pub use record::{NodeInfo, NodeLayouts, NodeState, NodeStatus};
+pub use record::{NodeInfo, NodeLayouts, NodeState, NodeStatus, announced_node_timeout};
 use sightings::Sightings;
 
 use crate::events::Events;

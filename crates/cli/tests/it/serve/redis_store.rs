@@ -5,7 +5,10 @@ use std::process::Command;
 use serde_json::json;
 use toolhub_testkit::{RedisServer, TempFolder};
 
-use super::{HttpConnection, Process};
+use super::{
+    HttpConnection, Process,
+    clock_jump::{YEAR, compile_preloaded},
+};
 
 fn write_config(folder: &TempFolder, url: &str) {
     let text = format!(
@@ -214,4 +217,47 @@ fn records_are_copied_from_sqlite_to_redis_with_their_versions_and_found_there()
     assert!(code == Some(0) && text.contains("\"state\""), "{text}");
     let (code, text) = run(&target, &["store", "copy", "--to", "nothing.toml"]);
     assert!(code != Some(0) && text.contains("nothing.toml"), "{text}");
+}
+
+#[test]
+fn a_store_counts_as_in_use_for_as_long_as_its_killed_server_may_have_been_silent() {
+    let redis = RedisServer::start();
+    let folder = TempFolder::new();
+    let text = |timeout: &str, prefix: &str| {
+        let url = redis.url();
+        format!(
+            "[store]\nbackend = \"redis\"\nurl = \"{url}\"\nkey_prefix = \"{prefix}\"\nnode_timeout = \"{timeout}\"\n"
+        )
+    };
+    folder.write("toolhub.toml", &text("1h", "toolhub"));
+    let server = start(&folder);
+    server.signal("KILL");
+    drop(server);
+    // The config of the command names a shorter time, which is over.
+    folder.write("toolhub.toml", &text("300ms", "toolhub"));
+    folder.write("new.toml", &text("300ms", "new"));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let new = folder.path().join("new.toml");
+    let (code, text) = run(&folder, &["store", "copy", "--to", new.to_str().expect("a path of ASCII")]);
+    assert!(code == Some(4) && text.contains("the source store is in use") && text.contains("3600s"), "{text}");
+}
+
+#[test]
+fn a_copy_keeps_what_has_not_expired_by_the_clock_of_the_store() {
+    let (redis, folder) = (RedisServer::start(), TempFolder::new());
+    let library = compile_preloaded(&folder);
+    let offset = folder.join("offset").display().to_string();
+    let config = format!("[store]\nbackend = \"redis\"\nurl = \"{}\"\n", redis.url());
+    folder.write("toolhub.toml", &format!("{config}[tools.counter]\nbuiltin = \"counter\"\n"));
+    folder.write("new.toml", &format!("{config}key_prefix = \"new\"\n"));
+    // Its record is kept for 30 days.
+    let (code, text) = run(&folder, &["call", "counter", "--thread", "t"]);
+    assert_eq!(code, Some(0), "{text}");
+    folder.write("offset", &YEAR.to_string());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
+    command.args(["store", "copy", "--json", "--to", "new.toml"]).current_dir(folder.path()).env_clear();
+    command.env("HOME", folder.path()).env("LD_PRELOAD", library).env("CLOCK_OFFSET_FILE", offset);
+    let output = command.output().expect("the binary can be started");
+    let copied: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!(copied["tables"]["calls"], 1, "{copied}");
 }
