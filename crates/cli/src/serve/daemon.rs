@@ -119,12 +119,18 @@ impl Daemon {
         };
         let servers = api_servers::merge(config, &stored.servers);
         let builder = config.hub_builder(&servers, is_connecting, &store).state_store_factory(open_state_store);
-        let builder = builder.node(config::node_info(&local.loaded));
+        let builder = builder.node(match purpose {
+            Purpose::Serve => config::node_info(&local.loaded),
+            Purpose::Command => config::command_info(&local.loaded),
+        });
         let hub = builder.tools(api_tools).build().await.map_err(|error| build_failure(&error))?;
         let service = AgentService::with_language(&hub, log_language(&local.options));
         agents::define(&service, plans);
-        // Resume the runs that a crashed process left open.
-        let resumed = service.resume().await.unwrap_or_else(|error| {
+        // Resume the runs that a crashed process left open. On a shared store a command leaves them to the servers: it would interrupt them
+        // again at its end.
+        let is_leaving_runs = matches!(purpose, Purpose::Command) && !hub.has_exclusive_store();
+        let resumed = if is_leaving_runs { Ok(0) } else { service.resume().await };
+        let resumed = resumed.unwrap_or_else(|error| {
             tracing::error!(
                 %error,
                 "cannot look up open agent runs; runs left open by a crash were not resumed; restart to retry"

@@ -261,3 +261,16 @@ fn a_copy_keeps_what_has_not_expired_by_the_clock_of_the_store() {
     let copied: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     assert_eq!(copied["tables"]["calls"], 1, "{copied}");
 }
+
+#[test]
+fn a_command_is_a_node_without_address_while_it_runs() {
+    let (redis, folder) = (RedisServer::start(), TempFolder::new());
+    write_config(&folder, &redis.url());
+    for _ in 0..2 {
+        let (code, text) = run(&folder, &["nodes", "--json"]);
+        let nodes: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let [node] = &nodes["items"].as_array().unwrap()[..] else { panic!("those before have left: {text}") };
+        let is_command = node["name"].as_str().is_some_and(|name| name.ends_with(" (command)"));
+        assert!(code == Some(0) && is_command && node["address"].is_null(), "{text}");
+    }
+}
