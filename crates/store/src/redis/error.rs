@@ -54,7 +54,7 @@ pub enum OpenError {
     },
     /// The server refused user or password.
     #[error(
-        "the Redis server at {address} refuses user or password; check them in `store.url`, or `store.redis.password`"
+        "the Redis server at {address} refuses user or password; check `store.redis.user` and `store.redis.password`"
     )]
     Password {
         /// The address without its password.

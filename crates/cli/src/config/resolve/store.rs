@@ -3,7 +3,7 @@
 use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
 
 use toolhub::{
-    ReadOnlyCalls, Redis, Sqlite,
+    HubBuilder, ReadOnlyCalls, Redis, Sqlite,
     backend::Memory,
     redis,
     sqlite::{BackupOptions, OpenError, Options},
@@ -146,6 +146,10 @@ pub(super) fn resolve(raw: &raw::Store, state_is_distributed: bool, diagnostics:
     if raw.max_size.is_some_and(|size| size.0 < MIN_SIZE) {
         let help = "give the store room for more records, e.g. \"256MiB\"";
         diagnostics.report(&at("max_size"), "`store.max_size` must be at least 1MiB", help);
+    }
+    if raw.node_timeout.0 < HubBuilder::MIN_NODE_TIMEOUT {
+        let message = format!("`store.node_timeout` must be at least {:?}", HubBuilder::MIN_NODE_TIMEOUT);
+        diagnostics.report(&at("node_timeout"), message, "remove it for the default of \"15s\"");
     }
     if raw.backend != raw::Backend::Redis {
         let default = raw::Store::default();

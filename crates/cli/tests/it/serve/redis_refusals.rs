@@ -85,7 +85,7 @@ fn what_cannot_hold_a_store_is_refused_with_what_to_change_and_nothing_is_writte
         Case {
             server: Some(&locked),
             lines: "[store.redis]\npassword = { env = \"WRONG_PASSWORD\" }\n",
-            parts: &["refuses user or password", "`store.redis.password`"],
+            parts: &["refuses user or password", "`store.redis.user` and `store.redis.password`"],
             ..unreachable(&locked)
         },
         Case {
