@@ -89,7 +89,8 @@ struct Inner {
     tasks: TaskTracker,
     stopping: CancellationToken,
     /// Whether the tasks that watch other nodes were started.
-    watches_nodes: AtomicBool,
+    watches_requests: AtomicBool,
+    watches_departures: AtomicBool,
 }
 
 /// The agents that were set for single threads.
@@ -121,7 +122,8 @@ impl AgentService {
             language,
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
-            watches_nodes: AtomicBool::new(false),
+            watches_requests: AtomicBool::new(false),
+            watches_departures: AtomicBool::new(false),
         }))
     }
 
@@ -188,13 +190,14 @@ impl AgentService {
 
     /// Resumes the runs that a dead process left open; returns how many. Runs of agents that were
     /// [set](Self::set_agent) for their thread resume when those are set again. On a store with several nodes this concerns the
-    /// runs of dead nodes, and from now on the service resumes those of each node that dies. There it leaves a run to other
-    /// nodes if its agent is not defined here.
+    /// runs of dead nodes, and from now on the service resumes those of each node that dies; one that never calls this leaves them to
+    /// other nodes. So it does with a run whose agent is not defined here.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn resume(&self) -> Result<usize, StoreError> {
-        self.watch_nodes();
+        self.watch_requests();
+        self.watch_departures();
         self.resume_all().await
     }
 

@@ -49,7 +49,7 @@ pub(crate) use self::{
     },
     hub::mcp_source,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_server, load_tool},
-    node::{config_digest, node_info},
+    node::{command_info, config_digest, node_info},
     problem::{Problem, Problems, RenderStyle, render},
     raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel, OpenApi},
     show::masked_values,

@@ -68,6 +68,8 @@ pub use hub::{
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
 pub use monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, StatusChanges, StoreSize, ToolStats};
+#[doc(hidden)]
+pub use nodes::announced_node_timeout;
 pub use nodes::{NewerNode, NodeInfo, NodeLayouts, NodeState, NodeStatus};
 pub use offers::{OfferWatch, SharedOffer};
 pub use registration::InstanceGroup;

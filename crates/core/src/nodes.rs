@@ -26,7 +26,7 @@ pub use compatibility::NewerNode;
 use compatibility::{RECORD_LAYOUTS, Reported, generation_to_write, newer_node};
 use maintenance::{Lease, is_lease};
 use record::NodeRecord;
-pub use record::{NodeInfo, NodeLayouts, NodeState, NodeStatus};
+pub use record::{NodeInfo, NodeLayouts, NodeState, NodeStatus, announced_node_timeout};
 use sightings::Sightings;
 
 use crate::events::Events;
@@ -42,7 +42,7 @@ use toolhub_types::{event_kind::EventKind, ids::Tenant, timestamp::Timestamp};
 /// How long a node may be silent before it is dead, unless configured.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Shortest node timeout; every node writes a row each third of it.
-const MIN_TIMEOUT: Duration = Duration::from_millis(300);
+pub(crate) const MIN_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time before another try to renew the row of this node.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const LAYOUT: u32 = 1;

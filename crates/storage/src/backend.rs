@@ -104,7 +104,8 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Why the store refuses all commits, at least for now: an internal failure such as a panic of its writer thread, a full disk,
-    /// a file that is gone. Must be cheap; makes no request, so it may return `None` for an unreachable store.
+    /// a file that is gone, a server that refused the last one. Must be cheap; makes no request, so it may return `None` for an
+    /// unreachable store.
     fn write_error(&self) -> Option<String> {
         None
     }

@@ -42,16 +42,33 @@ fn tables() -> impl Iterator<Item = Table> {
     Table::ALL.into_iter().filter(|table| !matches!(table, Table::Permits | Table::Relay))
 }
 
-/// The ids of nodes that have renewed their row within this time: servers that use the store, or that were killed just now.
+/// The nodes of a store that may be alive.
+#[derive(Debug)]
+pub struct LivingNodes {
+    /// Their ids.
+    pub ids: Vec<SmolStr>,
+    /// How long each may be silent.
+    pub timeout: Duration,
+}
+
+/// The nodes that have renewed their row within the longest timeout that one of them announces: servers that use the store, or that were
+/// killed just now. `announced` reads it from a row; one without has the default.
 ///
 /// # Errors
 /// When the store does not answer.
-pub async fn living_nodes(store: &dyn Backend, timeout: Duration, now: Timestamp) -> Result<Vec<SmolStr>, StoreError> {
+pub async fn living_nodes(
+    store: &dyn Backend,
+    announced: impl Fn(&Row) -> Option<Duration>,
+    default: Duration,
+    now: Timestamp,
+) -> Result<LivingNodes, StoreError> {
     let nodes = Scope::Partition(Partition { tenant: Tenant::default(), kind: PartitionKind::Nodes });
     let rows = read_all(store, Scan::new(Table::Nodes, nodes), now).await?;
     // Other rows there, such as leases, have ids that begin so.
-    let of_nodes = rows.into_iter().filter(|(key, _)| !key.id.starts_with('~'));
-    Ok(of_nodes.filter(|(_, row)| row.updated > now - timeout).map(|(key, _)| key.id).collect())
+    let of_nodes: Vec<_> = rows.into_iter().filter(|(key, _)| !key.id.starts_with('~')).collect();
+    let timeout = of_nodes.iter().map(|(_, row)| announced(row).unwrap_or(default)).max().unwrap_or(default);
+    let living = of_nodes.into_iter().filter(|(_, row)| row.updated > now - timeout);
+    Ok(LivingNodes { ids: living.map(|(key, _)| key.id).collect(), timeout })
 }
 
 /// The rows of a table that are copied. The rows of nodes are leases; which layouts the records have is copied with them.

@@ -46,7 +46,7 @@ use toolhub_storage::{
 use acknowledged::Acknowledged;
 pub use address::{Address, AddressError};
 use clock::StoreClock;
-pub use error::OpenError;
+pub use error::{OpenError, SettingNames};
 use io_thread::IoThread;
 use keys::Keys;
 use notifications::NotificationState;
@@ -94,8 +94,8 @@ impl Redis {
     /// When no server answers, when it loses records or is too old, when the user may not run a command, and when a later version wrote it.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let (address, is_cluster) = (options.address.clone(), options.address.is_cluster());
-        let seal_key = options.seal_key.clone();
-        let (thread, opened) = IoThread::open(options)?;
+        let (seal_key, names) = (options.seal_key.clone(), options.setting_names);
+        let (thread, opened) = IoThread::open(options).map_err(|error| names.rename_error(error))?;
         let Opened { keys, requests, replication, change_feed, acknowledged, servers, notifications, clock } = opened;
         Ok(Self {
             keys,
@@ -120,7 +120,8 @@ impl Redis {
     /// # Errors
     /// Those of [`open`](Self::open).
     pub fn inspect(options: Options) -> Result<Inspection, OpenError> {
-        IoThread::inspect(options)
+        let names = options.setting_names;
+        IoThread::inspect(options).map_err(|error| names.rename_error(error))
     }
 }
 
@@ -161,6 +162,10 @@ impl Backend for Redis {
         let lost = acknowledged::describe(&self.acknowledged.reports(0));
         let problems = [lost, self.replication.as_ref().and_then(Replication::problem)];
         problems.into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
+    }
+
+    fn write_error(&self) -> Option<String> {
+        self.requests.refusal()
     }
 
     fn losses(&self, seen: usize) -> Vec<LossReport> {

@@ -132,11 +132,12 @@ pub fn open_store_with_backups(
 /// Opens the store of `redis_url`, `redis_prefix` and `redis_db`.
 #[cfg(feature = "redis")]
 fn open_redis(manager: &StateManagerConfig) -> Result<Arc<dyn Backend>, OpenStoreError> {
-    use crate::redis::{Address, Options};
+    use crate::redis::{Address, Options, SettingNames};
 
     let url = manager.redis_url.as_deref().ok_or_else(|| OpenStoreError::RedisUrl("it is missing".into()))?;
     let address = Address::parse(url).map_err(|error| OpenStoreError::RedisUrl(error.to_string()))?;
-    let options = Options::new(address.database(manager.redis_db)).prefix(&manager.redis_prefix);
+    let names = SettingNames { url: "redis_url", database: "redis_db", key_prefix: "redis_prefix" };
+    let options = Options::new(address.database(manager.redis_db)).prefix(&manager.redis_prefix).setting_names(names);
     Ok(Arc::new(crate::Redis::open(options)?))
 }
 

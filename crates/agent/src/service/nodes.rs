@@ -71,17 +71,26 @@ impl AgentService {
         Ok(resumed)
     }
 
-    /// Starts the tasks that watch other nodes, once, if the store may have any.
-    pub(super) fn watch_nodes(&self) {
-        let Inner { hub, stopping, watches_nodes, .. } = &*self.0;
-        if hub.has_exclusive_store() || watches_nodes.swap(true, Ordering::AcqRel) {
+    /// Starts the task that takes over the runs of nodes that are gone, once, if the store may have other nodes.
+    pub(super) fn watch_departures(&self) {
+        let Inner { hub, stopping, watches_departures, .. } = &*self.0;
+        if hub.has_exclusive_store() || watches_departures.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Subscribed now, so that nothing is missed until the tasks run.
+        // Subscribed now, so that nothing is missed until the task runs.
         let (service, departures) = (Arc::downgrade(&self.0), hub.node_departures());
         tasks::spawn("agent run takeover", stopping.clone(), move |stopping| {
             Box::pin(take_over_runs(service.clone(), departures.clone(), stopping))
         });
+    }
+
+    /// Starts the task that cancels runs for other nodes, once, if the store may have any.
+    pub(super) fn watch_requests(&self) {
+        let Inner { hub, stopping, watches_requests, .. } = &*self.0;
+        if hub.has_exclusive_store() || watches_requests.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Subscribed now, so that nothing is missed until the task runs.
         let (service, store) = (Arc::downgrade(&self.0), hub.store());
         let mut first = Some(store.watch(Table::Requests));
         let weak_store = Arc::downgrade(&store);

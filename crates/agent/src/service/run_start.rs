@@ -191,7 +191,7 @@ impl AgentService {
         resumed: bool,
         cancel: CancellationToken,
     ) -> RunHandle {
-        self.watch_nodes();
+        self.watch_requests();
         let Inner { hub, run_store, meters, tasks, stopping, language, .. } = &*self.0;
         let record = checkout.open_run.record(&thread_key.thread, hub.now());
         let (run, agent) = (record.id, record.agent.clone());

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use toolhub::{
+    announced_node_timeout,
     backend::Backend,
-    clock::{Clock, SystemClock},
+    clock::{Clock, SystemClock, Timestamp},
     copy::{self, CopyError},
     index_terms,
 };
@@ -29,7 +30,8 @@ pub(crate) enum StoreCommand {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The source is the store of this folder's config (--config), the target that of --to; both as in their [store]. The source is not changed.
-Stop all servers of both stores first: a store that is in use is refused. One that was killed counts as running for `store.node_timeout`.
+Stop all servers of both stores first: a store that is in use is refused. One that was killed counts as running for the longest
+`store.node_timeout` of the servers.
 The target must be empty. If the command fails, discard the target and start again.
 Each record keeps its version and its times; afterwards both stores are compared. Not copied: what has expired, what running servers hold
 (their leases and shared permits, events on their way between them), and states in a store of their own ([state]).
@@ -67,7 +69,8 @@ pub(crate) async fn run(session: &Session, command: StoreCommand) -> Result<Exit
         check_unused(name, &**store, config).await?;
     }
     session.printer.note(&format!("copying from {} to {}", source.name(), target.name()));
-    let now = SystemClock.now();
+    // Rows expire by the clock of their store, which may not be that of this machine.
+    let now = now_of(&*source);
     let failed = |error: CopyError| {
         let failure = Failure::new("store_unavailable", error.to_string());
         match error {
@@ -94,18 +97,22 @@ pub(crate) async fn run(session: &Session, command: StoreCommand) -> Result<Exit
 
 /// Refuses a store that a server uses. One in a file is locked by its server, and could not be opened.
 async fn check_unused(name: &str, store: &dyn Backend, config: &Store) -> Result<(), Failure> {
-    let now = store.clock().map_or_else(|| SystemClock.now(), |clock| clock.now());
-    let living = copy::living_nodes(store, config.node_timeout, now).await;
+    let living = copy::living_nodes(store, announced_node_timeout, config.node_timeout, now_of(store)).await;
     let living = living.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
-    if living.is_empty() {
+    if living.ids.is_empty() {
         return Ok(());
     }
-    let message = format!("the {name} store is in use by {} servers: {}", living.len(), living.join(", "));
+    let message = format!("the {name} store is in use by {} servers: {}", living.ids.len(), living.ids.join(", "));
     let help = format!(
-        "stop all servers of both stores (SIGTERM), then run this again; one that was killed counts for {} s",
-        config.node_timeout.as_secs()
+        "stop all servers of both stores (SIGTERM), then run this again; one that was killed counts for {:?}",
+        living.timeout
     );
     Err(Failure::new("store_unavailable", message).help(help))
+}
+
+/// The time by the clock of the store; by that of this machine if it has none.
+fn now_of(store: &dyn Backend) -> Timestamp {
+    store.clock().map_or_else(|| SystemClock.now(), |clock| clock.now())
 }
 
 fn open(store: &Store) -> Result<StoreHandle, Failure> {

@@ -1,4 +1,4 @@
-//! What other nodes of a shared store see of this one.
+//! What other nodes of a shared store see of this one, a server or a command.
 //!
 //! In: a config. Out: the name of the node, its address, and a digest by which nodes with different configs are found.
 
@@ -27,6 +27,11 @@ pub(crate) fn node_info(loaded: &LoadedConfig) -> NodeInfo {
         (port, true) => info.address(format!("http://{host}:{port}")),
         (port, false) => info.address(format!("http://{}", std::net::SocketAddr::new(server.host, port))),
     }
+}
+
+/// The node that a command with this config is while it runs. It listens nowhere.
+pub(crate) fn command_info(loaded: &LoadedConfig) -> NodeInfo {
+    NodeInfo::new(format!("{}-{} (command)", host_name(), std::process::id())).config_digest(config_digest(loaded))
 }
 
 /// A digest of what nodes should have in common. Secrets are masked.

@@ -9,6 +9,7 @@ mod calls;
 mod imports;
 mod mcp_endpoint;
 mod mcp_servers;
+mod redis_server;
 mod server;
 mod state;
 mod store;
@@ -27,9 +28,10 @@ use toolhub::{
 pub(crate) use agents::{Agent, Agents, Execution, Llm, Provider};
 pub(crate) use auth::{ApiKey, Auth};
 pub(crate) use mcp_servers::{GUARD, McpServers};
+pub(crate) use redis_server::RedisServer;
 pub(crate) use server::Server;
 pub(crate) use state::State;
-pub(crate) use store::{Backend, OpenStoreError, RedisServer, Store, StoreHandle};
+pub(crate) use store::{Backend, OpenStoreError, Store, StoreHandle};
 pub(crate) use tools::{Tool, Tools};
 
 use super::{

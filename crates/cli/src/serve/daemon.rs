@@ -20,7 +20,7 @@ use axum::Router;
 use serde_json::Value;
 use tokio_util::sync::DropGuard;
 use toolhub::{
-    BoxFuture, BusinessStateConfig, ManagerType, StateBackups, StateManagerConfig, StoreRole, ToolHub,
+    BoxFuture, BuildError, BusinessStateConfig, ManagerType, StateBackups, StateManagerConfig, StoreRole, ToolHub,
     agent::AgentService,
     backend::Backend,
     clock::{Clock as _, SystemClock},
@@ -106,10 +106,11 @@ impl Daemon {
             .map_err(|error| Failure::new("config_invalid", error).help("toolhub config check"))?;
         let state_backups = Arc::<OnceLock<StateBackups>>::default();
         let opened = state_backups.clone();
-        let redis = config.state.redis.clone();
+        let state_server = config.state.redis.as_ref().map(|server| server.open().map(Arc::new)).transpose();
+        let state_server = state_server.map_err(|error| Failure::new("store_unavailable", error.to_string()))?;
         let open_state_store = move |manager: &StateManagerConfig, business: &BusinessStateConfig| {
-            if let (Some(ManagerType::Distributed), Some(server)) = (manager.manager_type, &redis) {
-                return Ok::<Arc<dyn Backend>, String>(Arc::new(server.open().map_err(|error| error.to_string())?));
+            if let (Some(ManagerType::Distributed), Some(server)) = (manager.manager_type, &state_server) {
+                return Ok::<Arc<dyn Backend>, String>(server.clone());
             }
             let opened_now = toolhub::open_store_with_backups(manager, business);
             let (store, backups) = opened_now.map_err(|error| error.to_string())?;
@@ -118,14 +119,18 @@ impl Daemon {
         };
         let servers = api_servers::merge(config, &stored.servers);
         let builder = config.hub_builder(&servers, is_connecting, &store).state_store_factory(open_state_store);
-        let builder = builder.node(config::node_info(&local.loaded));
-        let result = builder.tools(api_tools).build().await;
-        let hub =
-            result.map_err(|error| Failure::new("config_invalid", error.to_string()).help("toolhub config check"))?;
+        let builder = builder.node(match purpose {
+            Purpose::Serve => config::node_info(&local.loaded),
+            Purpose::Command => config::command_info(&local.loaded),
+        });
+        let hub = builder.tools(api_tools).build().await.map_err(|error| build_failure(&error))?;
         let service = AgentService::with_language(&hub, log_language(&local.options));
         agents::define(&service, plans);
-        // Resume the runs that a crashed process left open.
-        let resumed = service.resume().await.unwrap_or_else(|error| {
+        // Resume the runs that a crashed process left open. On a shared store a command leaves them to the servers: it would interrupt them
+        // again at its end.
+        let is_leaving_runs = matches!(purpose, Purpose::Command) && !hub.has_exclusive_store();
+        let resumed = if is_leaving_runs { Ok(0) } else { service.resume().await };
+        let resumed = resumed.unwrap_or_else(|error| {
             tracing::error!(
                 %error,
                 "cannot look up open agent runs; runs left open by a crash were not resumed; restart to retry"
@@ -315,6 +320,13 @@ impl HostControl for Daemon {
     fn remove_mcp_server(&self, name: &str) -> BoxFuture<'_, Result<(), ToolChangeError>> {
         let name = name.to_owned();
         Box::pin(async move { self.remove_server(&name).await })
+    }
+}
+
+fn build_failure(error: &BuildError) -> Failure {
+    match error {
+        BuildError::Store(_) | BuildError::StateStore(_) => Failure::new("store_unavailable", error.to_string()),
+        _ => Failure::new("config_invalid", error.to_string()).help("toolhub config check"),
     }
 }
 

@@ -134,6 +134,9 @@ impl BuildError {
 }
 
 impl HubBuilder {
+    /// The least [`node_timeout`](Self::node_timeout).
+    pub const MIN_NODE_TIMEOUT: Duration = nodes::MIN_TIMEOUT;
+
     pub(super) fn new() -> Self {
         Self {
             tools: Vec::new(),
@@ -223,7 +226,7 @@ impl HubBuilder {
     }
 
     /// How long a node of a shared store may be silent before the others take over its calls and runs; it renews its row each
-    /// third of this. Must be the same on all nodes. Default: 15 seconds.
+    /// third of this. Between two nodes the longer one counts. At least [`MIN_NODE_TIMEOUT`](Self::MIN_NODE_TIMEOUT); default: 15 seconds.
     pub fn node_timeout(mut self, time: Duration) -> Self {
         self.node_timeout = time;
         self

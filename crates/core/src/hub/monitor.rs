@@ -87,10 +87,17 @@ impl ToolHub {
     }
 
     /// Why stores cannot write, as far as they know without a request:
-    /// [`Backend::write_error`](crate::backend::Backend::write_error). Empty if all of them can.
+    /// [`Backend::write_error`](crate::backend::Backend::write_error). Empty if all of them can. Without the stores of
+    /// [`store_refusals`](Self::store_refusals).
     #[must_use]
     pub fn store_errors(&self) -> Vec<String> {
-        self.ask_stores(Backend::write_error)
+        self.ask_stores(|store| store.write_error().filter(|_| store.servers().is_none()))
+    }
+
+    /// Why stores on servers, which all nodes share, refused the last write. They answer reads. Empty if all of them accept writes.
+    #[must_use]
+    pub fn store_refusals(&self) -> Vec<String> {
+        self.ask_stores(|store| store.write_error().filter(|_| store.servers().is_some()))
     }
 
     /// Which records of stores are damaged, as far as they know without a request:

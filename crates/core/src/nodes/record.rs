@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::compatibility::RECORD_LAYOUTS;
+use toolhub_storage::backend::Row;
 use toolhub_types::timestamp::Timestamp;
 
 /// What a program says of the node it runs, for [`HubBuilder::node`](crate::HubBuilder::node).
@@ -59,6 +60,13 @@ pub(super) struct NodeRecord {
         with = "toolhub_types::millis::option"
     )]
     pub(super) timeout: Option<Duration>,
+}
+
+/// How long the node of this row may be silent before it is dead, as it announced; `None` if it announced nothing that can be read.
+#[doc(hidden)]
+#[must_use]
+pub fn announced_node_timeout(row: &Row) -> Option<Duration> {
+    serde_json::from_slice::<NodeRecord>(&row.value).ok()?.timeout
 }
 
 /// Generations of the layouts of all records; see `compatibility.rs`.

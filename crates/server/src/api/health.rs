@@ -66,9 +66,7 @@ async fn readyz(
     MaybePrincipal(principal): MaybePrincipal,
     Query(ReadyQuery { verbose }): Query<ReadyQuery>,
 ) -> Response {
-    let mut store_errors: Vec<String> = app.store().write_error().into_iter().chain(app.hub().store_errors()).collect();
-    // The server's store is usually the hub's.
-    store_errors.dedup();
+    let (store_errors, store_refusals) = write_errors(&app);
     let is_readable = is_store_readable(&app).await;
     // All nodes of a shared store lose it together; a balancer that took them all out of service would not help.
     let is_away = !is_readable && !app.store().is_exclusive();
@@ -83,6 +81,9 @@ async fn readyz(
         if is_away {
             text +=
                 "[!]store degraded: it does not answer; only plain read-only calls, statuses and rate limits go on\n";
+        }
+        for refusal in store_refusals {
+            text += &format!("[!]store degraded: refuses writes: {refusal}\n");
         }
         for error in store_errors {
             text += &format!("[-]store cannot write: {error}\n");
@@ -133,6 +134,19 @@ async fn readyz(
     text += if ready { "ok\n" } else { "not ready\n" };
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, text).into_response()
+}
+
+/// Why stores cannot write, and why those on servers refused the last write. The latter concerns all nodes, so none is unready.
+fn write_errors(app: &App) -> (Vec<String>, Vec<String>) {
+    let (mut errors, mut refusals) = (app.hub().store_errors(), app.hub().store_refusals());
+    if let Some(error) = app.store().write_error() {
+        let known = if app.store().servers().is_some() { &mut refusals } else { &mut errors };
+        // The server's store is usually the hub's.
+        if !known.contains(&error) {
+            known.push(error);
+        }
+    }
+    (errors, refusals)
 }
 
 /// The servers of the store, if it has any, as of its last look at them.
@@ -199,7 +213,7 @@ async fn metrics_page(State(app): State<App>) -> Result<Response, Problem> {
     let sources = Sources {
         mcp: app.mcp(),
         hub: app.hub(),
-        is_store_up: is_store_readable(&app).await,
+        is_store_up: is_store_readable(&app).await && app.store().write_error().is_none(),
         agents: app.agents(),
         meters: app.meters(),
         build: &app.settings().build,

@@ -1,6 +1,6 @@
 //! The part of the metrics page about a shared store: its servers, notifications, and the nodes that use it.
 //!
-//! In: whether the store answers, and what the hub knows of its servers and nodes without a request. Out: samples.
+//! In: whether the store answers and accepts writes, and what the hub knows of its servers and nodes without a request. Out: samples.
 
 use toolhub_core::{ToolHub, backend::StoreServer};
 
@@ -8,7 +8,7 @@ use super::prometheus_text::{MetricType, PrometheusText};
 
 /// Writes the samples. The servers of a store without any, such as a file, have none.
 pub(super) fn write(text: &mut PrometheusText, hub: &ToolHub, is_store_up: bool) {
-    let help = "Whether the store answers: 1 or 0. Without a shared store, only what needs no record goes on.";
+    let help = "Whether the store answers and accepts writes: 1 or 0. Without a shared store, only what needs no record goes on.";
     text.single("toolhub_store_up", MetricType::Gauge, help, u8::from(is_store_up));
     nodes(text, hub);
     let Some(report) = hub.store_servers() else { return };

@@ -65,7 +65,7 @@ impl Redis {
         let (text, stamp) = (PartitionText::new(&batch.partition), batch.stamp);
         let bucket = self.keys.bucket_of(&text.full);
         let call = self.commit_call(&batch, &text, bucket, now);
-        let answer = self.requests.commit(call, REPEATED_AT).await?;
+        let answer = self.requests.commit(call, REPEATED_AT, has_puts(&batch)).await?;
         // What cannot be read may be the answer to a commit that was written.
         let (state, result) = read_answer(answer, &batch).map_err(|error| StoreError::Unknown(error.to_string()))?;
         if let (Some(replication), Some(_)) = (&self.replication, state.number) {

@@ -4,6 +4,33 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::address::AddressError;
 
+/// The names of the settings that hold the address of a store and the prefix of its keys, as messages show them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettingNames {
+    /// That of the address.
+    pub url: &'static str,
+    /// That of the number of the database, if it is not a part of the address.
+    pub database: &'static str,
+    /// That of the prefix.
+    pub key_prefix: &'static str,
+}
+
+impl SettingNames {
+    /// Those of the hub's store. All messages are written with them.
+    pub(super) const STORE: Self = Self { url: "store.url", database: "store.url", key_prefix: "store.key_prefix" };
+
+    /// A message with these names instead of those of the hub's store.
+    pub(super) fn rename(self, message: &str) -> String {
+        let renamed = message.replace("`store.url`", &format!("`{}`", self.url));
+        renamed.replace("`store.key_prefix`", &format!("`{}`", self.key_prefix))
+    }
+
+    /// The same for an error.
+    pub(super) fn rename_error(self, error: OpenError) -> OpenError {
+        if self == Self::STORE { error } else { OpenError::Renamed(Box::new(error), self) }
+    }
+}
+
 /// Why a store in Redis could not be opened. Each message names the setting to change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -27,7 +54,7 @@ pub enum OpenError {
     },
     /// The server refused user or password.
     #[error(
-        "the Redis server at {address} refuses user or password; check them in `store.url`, or `store.redis.password`"
+        "the Redis server at {address} refuses user or password; check `store.redis.user` and `store.redis.password`"
     )]
     Password {
         /// The address without its password.
@@ -77,6 +104,19 @@ pub enum OpenError {
         /// The policy.
         policy: String,
     },
+    /// The server has no database of this number.
+    #[error(
+        "the Redis server at {address} has no database {database}; set a lower number in `{setting}`, or raise `databases` in its \
+         configuration"
+    )]
+    Database {
+        /// The address without its password.
+        address: String,
+        /// The number of the database.
+        database: i64,
+        /// The setting that holds it.
+        setting: &'static str,
+    },
     /// A later version of Toolhub wrote the store.
     #[error(
         "the store under `store.key_prefix` has schema {found}, this version supports at most {known}; use the version that wrote it, or a \
@@ -91,6 +131,9 @@ pub enum OpenError {
     /// The keys under the prefix are not those of a store.
     #[error("the key {0:?} in Redis was not written by Toolhub; set another `store.key_prefix`")]
     Foreign(String),
+    /// Another error, of a store with other names of its settings.
+    #[error("{}", .1.rename(&.0.to_string()))]
+    Renamed(Box<OpenError>, SettingNames),
     /// A request failed.
     #[error("the store in Redis cannot be opened: {0}")]
     Failed(String),
@@ -127,15 +170,58 @@ pub(super) fn classify(error: &RedisError) -> Failure {
             ServerErrorKind::NoScript => Failure::NoScript,
             _ => Failure::Final,
         },
-        ErrorKind::Extension => {
-            // Of several commands that were sent together, the first that failed.
-            let errors = error.clone().into_server_errors();
-            match errors.as_deref().and_then(<[_]>::first).map(|(_, error)| error.code()) {
-                Some("NOREPLICAS" | "BUSY") => Failure::Refused,
-                Some("OOM" | "MISCONF") => Failure::Full,
-                _ => Failure::Final,
-            }
-        }
+        ErrorKind::Extension => match code_of(error).as_deref() {
+            Some("NOREPLICAS" | "BUSY") => Failure::Refused,
+            Some("OOM" | "MISCONF") => Failure::Full,
+            _ => Failure::Final,
+        },
         _ => Failure::NoAnswer,
     }
+}
+
+/// Whether a server refuses all writes, and may answer reads.
+pub(super) fn refuses_writes(error: &RedisError) -> bool {
+    let code = code_of(error);
+    matches!(code.as_deref(), Some("NOREPLICAS" | "OOM" | "MISCONF" | "READONLY" | "MASTERDOWN" | "CLUSTERDOWN"))
+}
+
+/// The code with which the server refused a request; of several requests that were sent together, that of the first that failed.
+fn code_of(error: &RedisError) -> Option<String> {
+    let of_one = || error.code().map(str::to_owned);
+    let errors = error.clone().into_server_errors();
+    errors.as_deref().and_then(<[_]>::first).map(|(_, error)| error.code().to_owned()).or_else(of_one)
+}
+
+/// Why a server that answers does not execute requests, and what to change there.
+fn remedy(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "NOREPLICAS" => {
+            "Redis refuses writes because fewer replicas are connected than `min-replicas-to-write` demands; connect more, or lower that \
+             setting of Redis"
+        }
+        "OOM" => {
+            "Redis refuses writes because its memory is full; raise `maxmemory` in its configuration, or remove records"
+        }
+        "MISCONF" => {
+            "Redis refuses writes because it cannot save them; make room on its disk and check the permissions of its `dir`, or, where \
+             only snapshots fail, set `stop-writes-on-bgsave-error no`"
+        }
+        "CLUSTERDOWN" => {
+            "the Redis Cluster is down: no server has some of its hash slots; start its missing servers, or assign the slots with \
+             `redis-cli --cluster fix` (`cluster-require-full-coverage` decides whether it serves the other slots meanwhile)"
+        }
+        _ => return None,
+    })
+}
+
+/// The text of an error, with what to change where that is known. The client's own messages contain no password.
+pub(super) fn describe(error: &RedisError) -> String {
+    // The client's own error, when no server has any slot.
+    let is_down = error.kind() == ErrorKind::ClusterConnectionNotFound;
+    let code = if is_down { Some("CLUSTERDOWN".to_owned()) } else { code_of(error) };
+    if let Some((text, code)) = code.and_then(|code| Some((remedy(&code)?, code))) {
+        return format!("{text} ({code})");
+    }
+    let text = error.to_string();
+    if text.is_empty() { error.category().to_owned() } else { text }
 }

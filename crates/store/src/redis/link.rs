@@ -19,6 +19,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The Cluster client follows a moved slot by sending a command again.
 const CLUSTER_RETRIES: u32 = 3;
+/// Between these attempts, in milliseconds: so short that the error of the last one comes before the timeout, and says what is wrong.
+const CLUSTER_RETRY_WAIT: (u64, u64) = (20, 200);
 
 /// An open connection. Clones share it.
 #[derive(Clone)]
@@ -52,6 +54,13 @@ impl Connector {
     /// Connects for notifications.
     pub(super) async fn connect_for_pushes(&self, handler: PushHandler) -> RedisResult<Link> {
         self.connect_with(Some(handler)).await
+    }
+
+    /// Connects for commands in the database 0, which each server has.
+    pub(super) async fn connect_to_first_database(&self) -> RedisResult<Link> {
+        let mut connector = self.clone();
+        connector.address.database = 0;
+        connector.connect().await
     }
 
     /// Connects to the first server of the address that answers, whatever it belongs to.
@@ -173,7 +182,9 @@ impl Connector {
         let mut builder = ClusterClientBuilder::new(infos.collect::<RedisResult<Vec<_>>>()?)
             .connection_timeout(CONNECT_TIMEOUT)
             .response_timeout(RESPONSE_TIMEOUT)
-            .retries(CLUSTER_RETRIES);
+            .retries(CLUSTER_RETRIES)
+            .min_retry_wait(CLUSTER_RETRY_WAIT.0)
+            .max_retry_wait(CLUSTER_RETRY_WAIT.1);
         if self.address.tls {
             builder = builder.tls(TlsMode::Secure).certs(self.certificates());
         }
@@ -233,10 +244,4 @@ impl Link {
             }
         }
     }
-}
-
-/// The text of an error. The client's own messages contain no password.
-pub(super) fn describe(error: &RedisError) -> String {
-    let text = error.to_string();
-    if text.is_empty() { error.category().to_owned() } else { text }
 }

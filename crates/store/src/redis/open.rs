@@ -162,6 +162,15 @@ async fn connect_error(options: &Options, connector: &Connector, error: &RedisEr
     {
         return OpenError::NoCluster { address: address() };
     }
+    // A server that answers and lets this user in can only lack the database.
+    let database = options.address.database;
+    if database != 0
+        && matches!(error.kind(), ErrorKind::Server(_))
+        && connector.connect_to_first_database().await.is_ok()
+    {
+        let setting = options.setting_names.database;
+        return OpenError::Database { address: address(), database, setting };
+    }
     unreachable(options, describe(error))
 }
 

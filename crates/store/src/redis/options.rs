@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use sha2::{Digest as _, Sha256};
 use toolhub_storage::seal::SealKey;
 
-use super::{Address, keys::Keys};
+use super::{Address, error::SettingNames, keys::Keys};
 
 /// After this long without an answer an operation fails; shorter than the limit of the callers, who then learn the reason.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(9_500);
@@ -22,6 +22,7 @@ pub struct Options {
     pub(super) seal_key: Option<SealKey>,
     pub(super) replicas: u16,
     pub(super) operation_timeout: Duration,
+    pub(super) setting_names: SettingNames,
 }
 
 /// Contents of PEM files for TLS.
@@ -63,6 +64,7 @@ impl Options {
             seal_key: None,
             replicas: 0,
             operation_timeout: OPERATION_TIMEOUT,
+            setting_names: SettingNames::STORE,
         }
     }
 
@@ -121,6 +123,14 @@ impl Options {
     #[must_use]
     pub fn operation_timeout(mut self, timeout: Duration) -> Self {
         self.operation_timeout = timeout;
+        self
+    }
+
+    /// The names of the settings that errors and warnings tell to change. Default: those of the hub's store, `store.url` and
+    /// `store.key_prefix`.
+    #[must_use]
+    pub fn setting_names(mut self, names: SettingNames) -> Self {
+        self.setting_names = names;
         self
     }
 

@@ -3,7 +3,10 @@
 //! In: commands and script calls. Out: answers, or an error that says whether something may have been written. Writes have a connection of
 //! their own, so that a long scan does not delay commits. Repeating a commit is safe, because its script recognizes it.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::future;
 use redis::{Cmd, RedisError, Value};
@@ -11,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use toolhub_storage::backend::StoreError;
 
 use super::{
-    error::{Failure, classify},
+    error::{Failure, classify, refuses_writes},
     script::ScriptCall,
     supervisor::{Backoff, NumberedLink, Supervisor, describe},
 };
@@ -22,6 +25,8 @@ pub(super) struct Requests {
     writes: Supervisor,
     timeout: Duration,
     is_cluster: bool,
+    /// Why the server refused the last commit of records although it answers; `None` once it has executed one.
+    refusal: Mutex<Option<String>>,
 }
 
 /// A command, or the call of a script that the server may not have.
@@ -48,6 +53,8 @@ struct Attempts<'a> {
     with_source: bool,
     /// Whether an attempt got no answer, or one that does not tell whether something was written.
     may_have_written: bool,
+    /// Why the server refuses writes, if the last attempt found that.
+    refusal: Option<String>,
     /// Whether there is no outcome to learn: then no attempt waits for a server that is away.
     is_read: bool,
 }
@@ -55,7 +62,8 @@ struct Attempts<'a> {
 impl<'a> Attempts<'a> {
     fn new(supervisor: &'a Supervisor, timeout: Duration) -> Self {
         let (deadline, backoff) = (Instant::now() + timeout, Backoff::default());
-        Self { supervisor, deadline, timeout, backoff, with_source: false, may_have_written: false, is_read: false }
+        let (with_source, may_have_written, is_read) = (false, false, false);
+        Self { supervisor, deadline, timeout, backoff, with_source, may_have_written, refusal: None, is_read }
     }
 
     async fn link(&self) -> Result<NumberedLink, String> {
@@ -77,6 +85,7 @@ impl<'a> Attempts<'a> {
             Ok(answer) => return Ok(Some(answer)),
             Err(error) => error,
         };
+        self.refusal = refuses_writes(&error).then(|| describe(&error));
         match classify(&error) {
             Failure::NoScript if !self.with_source => {
                 self.with_source = true;
@@ -105,7 +114,12 @@ impl<'a> Attempts<'a> {
 
 impl Requests {
     pub(super) fn new(reads: Supervisor, writes: Supervisor, timeout: Duration, is_cluster: bool) -> Self {
-        Self { reads, writes, timeout, is_cluster }
+        Self { reads, writes, timeout, is_cluster, refusal: Mutex::default() }
+    }
+
+    /// Why the server refused the last commit of records although it answers.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sends requests that change nothing, together.
@@ -144,8 +158,15 @@ impl Requests {
         }
     }
 
-    /// Sends a commit. From the second attempt on, the argument at this index says so.
-    pub(super) async fn commit(&self, mut call: ScriptCall, repeated_at: usize) -> Result<Value, StoreError> {
+    /// Sends a commit. From the second attempt on, the argument at this index says so. A commit without records is also executed by a
+    /// server whose memory is full, so it does not show that others are.
+    pub(super) async fn commit(
+        &self,
+        mut call: ScriptCall,
+        repeated_at: usize,
+        has_records: bool,
+    ) -> Result<Value, StoreError> {
+        let note = |refusal| *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
         let mut attempts = Attempts::new(&self.writes, self.timeout);
         loop {
             let mut link = attempts.link().await.map_err(|reason| write_error((reason, attempts.may_have_written)))?;
@@ -154,7 +175,13 @@ impl Requests {
             }
             let (command, numbered) = (call.command(attempts.with_source), link.clone());
             let answer = attempts.attempt(&numbered, link.link.send(&command)).await;
+            if let refusal @ Some(_) = attempts.refusal.take() {
+                note(refusal);
+            }
             if let Some(answer) = answer.map_err(|reason| write_error((reason, attempts.may_have_written)))? {
+                if has_records {
+                    note(None);
+                }
                 return Ok(answer);
             }
         }

@@ -11,8 +11,8 @@ use toolhub_storage::backend::StoreServer;
 use super::{
     Options,
     address::Topology,
-    error::OpenError,
-    link::{Link, describe},
+    error::{OpenError, describe},
+    link::Link,
 };
 
 /// The first version with everything that the scripts use.
@@ -167,13 +167,14 @@ pub(super) fn warnings(servers: &[ServerInfo], settings: Option<&Settings>, opti
     for server in servers {
         warnings.extend(problems(server, options).iter().map(ToString::to_string));
         warnings.extend(server_warnings(server));
+        warnings.extend(settings.and_then(|settings| replica_warning(server, settings)));
     }
     let can_fail_over = options.address.topology != Topology::Standalone
         || servers.iter().any(|server| server.number("connected_slaves") > 0);
     warnings.extend(setting_warnings(settings, can_fail_over));
     let mut known = HashSet::new();
     warnings.retain(|warning| known.insert(warning.clone()));
-    warnings
+    warnings.iter().map(|warning| options.setting_names.rename(warning)).collect()
 }
 
 fn server_warnings(server: &ServerInfo) -> Vec<String> {
@@ -187,13 +188,36 @@ fn server_warnings(server: &ServerInfo) -> Vec<String> {
     if server.get("aof_last_write_status") == "err" {
         warnings.push("Redis cannot write its append-only file, and refuses commits; check its disk".into());
     }
-    if server.used_memory().is_some_and(|used| used >= NEARLY_FULL) {
+    if server.get("rdb_last_bgsave_status") == "err" {
         warnings.push(
-            "Redis uses more than 80 % of its `maxmemory`; at 90 % plain read-only calls are no longer recorded, at 100 % it refuses commits"
-                .into(),
+            "Redis cannot write its snapshots, and refuses commits unless `stop-writes-on-bgsave-error` is `no`; check its disk".into(),
         );
     }
+    warnings.extend(server.used_memory().and_then(memory_warning).map(str::to_owned));
     warnings
+}
+
+fn memory_warning(used: f64) -> Option<&'static str> {
+    match used {
+        1.0.. => Some("the memory of Redis is full, and it refuses commits; raise its `maxmemory`, or remove records"),
+        NEARLY_FULL.. => Some(
+            "Redis uses more than 80 % of its `maxmemory`; at 90 % plain read-only calls are no longer recorded, at 100 % it refuses commits",
+        ),
+        _ => None,
+    }
+}
+
+/// Says that a server has fewer replicas than it demands for a write.
+fn replica_warning(server: &ServerInfo, settings: &Settings) -> Option<String> {
+    let needed: u64 = settings.get("min-replicas-to-write")?.parse().ok()?;
+    // Those that acknowledge fast enough. A server without a limit of their lag does not count them, and refuses no write.
+    let found: u64 = server.get("min_slaves_good_slaves").parse().ok()?;
+    (found < needed).then(|| {
+        format!(
+            "Redis refuses commits: it has {found} replicas in time, and `min-replicas-to-write` is {needed}; connect more, or lower that \
+             setting of Redis"
+        )
+    })
 }
 
 /// Asks for settings that `INFO` does not show.

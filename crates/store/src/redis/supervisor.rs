@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub(super) use super::link::describe;
+pub(super) use super::error::describe;
 use super::{
     link::{Connector, Link},
     server_info,

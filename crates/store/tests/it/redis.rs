@@ -7,6 +7,7 @@ mod losses;
 mod lost_answers;
 mod monitoring;
 mod nodes;
+mod refused_writes;
 mod start_checks;
 mod topologies;
 mod watch;

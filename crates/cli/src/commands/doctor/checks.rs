@@ -42,7 +42,8 @@ pub(super) async fn run_all(session: &Session) -> Vec<Check> {
             checks.extend(super::model::check(&local.loaded.config.agents).await);
             let (address, is_running) = check_server(session, &local).await;
             checks.push(address);
-            let store = check_store(&local, is_running);
+            let mut store = check_store(&local, is_running);
+            store.extend(local.loaded.config.state.redis.iter().flat_map(|server| check_redis("state store", server)));
             if is_running {
                 let of_server = check_running_server(session, &local).await;
                 // Server and `doctor` see many of the same warnings.
@@ -119,13 +120,14 @@ async fn check_running_server(session: &Session, local: &LocalHub) -> Vec<Check>
 fn check_of_ready_line(line: &str) -> Option<Check> {
     let (mark, rest) = line.split_at_checked(3)?;
     if let Some(warning) = rest.strip_prefix("store warning: ") {
-        return Some(store_warning(warning));
+        return Some(Check::new("store", CheckStatus::Warn, warning));
     }
     let subjects = [
         "store server ",
         "store notifications",
         "store clock",
         "store degraded: it does not answer",
+        "store degraded: refuses writes",
         "node",
         "maintenance ",
     ];
@@ -253,30 +255,27 @@ fn check_seal_secret(local: &LocalHub) -> Option<Check> {
 }
 
 /// Checks the servers of a store in Redis. Writes nothing there.
-fn check_redis(server: &RedisServer) -> Vec<Check> {
+fn check_redis(name: &'static str, server: &RedisServer) -> Vec<Check> {
     let found = match server.inspect() {
         Ok(found) => found,
-        Err(error) => return vec![Check::new("store", CheckStatus::Fail(Exit::Unreachable), error.to_string())],
+        Err(error) => return vec![Check::new(name, CheckStatus::Fail(Exit::Unreachable), error.to_string())],
     };
-    let mut checks: Vec<Check> = found.warnings.iter().map(|warning| store_warning(warning)).collect();
+    let mut checks: Vec<Check> =
+        found.warnings.iter().map(|warning| Check::new(name, CheckStatus::Warn, warning.as_str())).collect();
     if !found.exists {
-        checks.push(Check::new("store", CheckStatus::Pass, "the store in Redis will be created"));
+        checks.push(Check::new(name, CheckStatus::Pass, "the store in Redis will be created"));
     } else if checks.is_empty() {
         let servers: Vec<String> = found.servers.iter().map(ToString::to_string).collect();
         let detail = format!("the Redis server keeps what it acknowledges: {}", servers.join("; "));
-        checks.push(Check::new("store", CheckStatus::Pass, detail));
+        checks.push(Check::new(name, CheckStatus::Pass, detail));
     }
     checks
-}
-
-fn store_warning(warning: &str) -> Check {
-    Check::new("store", CheckStatus::Warn, warning)
 }
 
 /// Opens the store, which verifies its integrity, and closes it again.
 fn check_store(local: &LocalHub, is_running: bool) -> Vec<Check> {
     match &local.loaded.config.store.backend {
-        Backend::Redis(server) => check_redis(server),
+        Backend::Redis(server) => check_redis("store", server),
         _ => vec![check_local_store(local, is_running)],
     }
 }

@@ -33,7 +33,8 @@ pub(crate) struct Store {
     pub(crate) retention: Retention,
     /// Automatic backups.
     pub(crate) backup: Backup,
-    /// How long a node may be silent before the others take over its calls and runs, for `redis`. The same on all nodes.
+    /// How long a node may be silent before the others take over its calls and runs, for `redis`; at least "300ms". Between two nodes
+    /// the longer one counts.
     pub(crate) node_timeout: PositiveDuration,
     /// Login, TLS and durability, for `redis`.
     pub(crate) redis: Redis,

@@ -10,7 +10,7 @@ use super::{
         tree::Path,
     },
     Backend, Diagnostics, Store,
-    store::{self, RedisServer},
+    redis_server::{self, RedisServer},
     to_usize,
 };
 
@@ -142,7 +142,7 @@ fn resolve_redis(
     diagnostics: &mut Diagnostics<'_>,
 ) -> RedisServer {
     let address = match raw.redis_url.as_deref() {
-        Some(url) => store::resolve_address(url, "state", "redis_url", diagnostics),
+        Some(url) => redis_server::resolve_address(url, "state", "redis_url", diagnostics),
         None => {
             let message = "manager_type = \"distributed\" needs `state.redis_url`";
             diagnostics.report(&Path::of(["state"]), message, "write it like \"redis://localhost:6379\"");
@@ -155,8 +155,9 @@ fn resolve_redis(
         let at = Path::of(["state", "redis_prefix"]);
         diagnostics.report(&at, "`state.redis_prefix` must not be empty nor contain braces", help);
     }
-    match &store.backend {
+    let server = match &store.backend {
         Backend::Redis(server) => server.at(address, prefix),
-        _ => store::resolve_server(address, prefix, &raw_store.redis, diagnostics),
-    }
+        _ => redis_server::resolve_server(address, prefix, &raw_store.redis, diagnostics),
+    };
+    server.of_state()
 }

@@ -85,7 +85,7 @@ fn what_cannot_hold_a_store_is_refused_with_what_to_change_and_nothing_is_writte
         Case {
             server: Some(&locked),
             lines: "[store.redis]\npassword = { env = \"WRONG_PASSWORD\" }\n",
-            parts: &["refuses user or password", "`store.redis.password`"],
+            parts: &["refuses user or password", "`store.redis.user` and `store.redis.password`"],
             ..unreachable(&locked)
         },
         Case {
@@ -143,4 +143,56 @@ fn what_cannot_hold_a_store_is_refused_with_what_to_change_and_nothing_is_writte
     for case in cases {
         case.check();
     }
+}
+
+/// A config with the distributed state manager that is refused.
+#[track_caller]
+fn check_state(settings: &str, parts: &[&str]) {
+    let folder = TempFolder::new();
+    folder.write("toolhub.toml", &format!("[state]\nmanager_type = \"distributed\"\n{settings}"));
+    for command in [&["serve", "--port", "0"][..], &["call", "calculator"], &["doctor"]] {
+        let done = run_toolhub(folder.path(), command, &VARIABLES);
+        let text = format!("{}{}", done.out, done.err);
+        assert_eq!(done.code, UNREACHABLE, "{command:?} with {settings}: {text}");
+        for part in parts {
+            assert!(text.contains(part), "`{part}` is missing: {text}");
+        }
+        assert!(!text.contains("store.url") && !text.contains("store.key_prefix"), "{text}");
+    }
+}
+
+#[test]
+fn the_server_of_the_distributed_state_manager_is_refused_with_its_own_settings() {
+    let plain = RedisServer::start();
+    let without_file = RedisServer::start_with(&["--appendonly no"]);
+    let locked = RedisServer::start_with(&["--appendonly yes", "--requirepass right"]);
+    let replica_of = format!("--replicaof 127.0.0.1 {}", plain.port());
+    let replica = RedisServer::start_with(&["--appendonly yes", &replica_of]);
+    let mut killed = RedisServer::start();
+    killed.kill();
+    assert_eq!(plain.cli(&["SET", "tool_state:store", "x"]), "OK");
+    while !replica.is_synchronized() {}
+    let url = |server: &RedisServer| format!("redis_url = \"redis://127.0.0.1:{}\"\n", server.port());
+    check_state(&url(&without_file), &["`appendonly yes`"]);
+    check_state(&url(&locked), &["refuses user or password", "`store.redis.password`"]);
+    check_state(&url(&replica), &["read-only replica", "set `state.redis_url` to its primary"]);
+    check_state(&url(&killed), &["no Redis server answers at", "check `state.redis_url`"]);
+    check_state(&url(&plain), &["was not written by Toolhub", "another `state.redis_prefix`"]);
+    check_state(
+        &format!("{}redis_db = 99\n", url(&plain)),
+        &["has no database 99", "lower number in `state.redis_db`"],
+    );
+}
+
+#[test]
+fn doctor_inspects_the_server_of_the_distributed_state_manager() {
+    let server = RedisServer::start_with(&["--appendonly yes", "--appendfsync everysec"]);
+    let folder = TempFolder::new();
+    let url = server.url();
+    folder.write("toolhub.toml", &format!("[state]\nmanager_type = \"distributed\"\nredis_url = \"{url}\"\n"));
+    let done = run_toolhub(folder.path(), &["doctor"], &VARIABLES);
+    let lines: Vec<_> = done.out.lines().filter(|line| line.contains("state store")).collect();
+    assert!(lines.iter().any(|line| line.contains("`appendfsync always`")), "{done:?}");
+    assert!(lines.iter().any(|line| line.contains("the store in Redis will be created")), "{done:?}");
+    assert_eq!((done.code, server.cli(&["DBSIZE"]).as_str()), (0, "0"), "{done:?}");
 }

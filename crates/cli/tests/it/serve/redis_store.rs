@@ -5,7 +5,10 @@ use std::process::Command;
 use serde_json::json;
 use toolhub_testkit::{RedisServer, TempFolder};
 
-use super::{HttpConnection, Process};
+use super::{
+    HttpConnection, Process,
+    clock_jump::{YEAR, compile_preloaded},
+};
 
 fn write_config(folder: &TempFolder, url: &str) {
     let text = format!(
@@ -138,6 +141,34 @@ fn while_redis_is_away_plain_reads_go_on_and_what_needs_a_record_is_refused() {
 }
 
 #[test]
+fn while_redis_refuses_writes_the_server_is_ready_and_says_why_it_is_degraded() {
+    let redis = RedisServer::start();
+    let folder = TempFolder::new();
+    write_config(&folder, &redis.url());
+    let server = start(&folder);
+    let get = |path: &str| HttpConnection::connect(server.port).send(&format!("GET {path}"), "", "");
+    let degraded = "[!]store degraded: refuses writes: Redis refuses writes because fewer replicas are connected";
+    let wait_until = |is_refusing: bool| {
+        while get("/readyz?verbose").text.contains(degraded) != is_refusing {
+            std::thread::park_timeout(std::time::Duration::from_millis(50));
+        }
+        let up = format!("\ntoolhub_store_up {}\n", u8::from(!is_refusing));
+        let page = get("/metrics").text;
+        assert!(page.contains(&up), "{page}");
+        assert_eq!(get("/readyz").status, 200);
+    };
+    wait_until(false);
+    // The node renews its row: no call is needed to find out.
+    assert_eq!(redis.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
+    wait_until(true);
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let (_, text) = run(&folder, &["doctor", "--server", &url]);
+    assert!(text.contains("refuses writes") && text.contains("min-replicas-to-write"), "{text}");
+    assert_eq!(redis.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]), "OK");
+    wait_until(false);
+}
+
+#[test]
 fn records_are_copied_from_sqlite_to_redis_with_their_versions_and_found_there() {
     let redis = RedisServer::start();
     let folder = TempFolder::new();
@@ -186,4 +217,60 @@ fn records_are_copied_from_sqlite_to_redis_with_their_versions_and_found_there()
     assert!(code == Some(0) && text.contains("\"state\""), "{text}");
     let (code, text) = run(&target, &["store", "copy", "--to", "nothing.toml"]);
     assert!(code != Some(0) && text.contains("nothing.toml"), "{text}");
+}
+
+#[test]
+fn a_store_counts_as_in_use_for_as_long_as_its_killed_server_may_have_been_silent() {
+    let redis = RedisServer::start();
+    let folder = TempFolder::new();
+    let text = |timeout: &str, prefix: &str| {
+        let url = redis.url();
+        format!(
+            "[store]\nbackend = \"redis\"\nurl = \"{url}\"\nkey_prefix = \"{prefix}\"\nnode_timeout = \"{timeout}\"\n"
+        )
+    };
+    folder.write("toolhub.toml", &text("1h", "toolhub"));
+    let server = start(&folder);
+    server.signal("KILL");
+    drop(server);
+    // The config of the command names a shorter time, which is over.
+    folder.write("toolhub.toml", &text("300ms", "toolhub"));
+    folder.write("new.toml", &text("300ms", "new"));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let new = folder.path().join("new.toml");
+    let (code, text) = run(&folder, &["store", "copy", "--to", new.to_str().expect("a path of ASCII")]);
+    assert!(code == Some(4) && text.contains("the source store is in use") && text.contains("3600s"), "{text}");
+}
+
+#[test]
+fn a_copy_keeps_what_has_not_expired_by_the_clock_of_the_store() {
+    let (redis, folder) = (RedisServer::start(), TempFolder::new());
+    let library = compile_preloaded(&folder);
+    let offset = folder.join("offset").display().to_string();
+    let config = format!("[store]\nbackend = \"redis\"\nurl = \"{}\"\n", redis.url());
+    folder.write("toolhub.toml", &format!("{config}[tools.counter]\nbuiltin = \"counter\"\n"));
+    folder.write("new.toml", &format!("{config}key_prefix = \"new\"\n"));
+    // Its record is kept for 30 days.
+    let (code, text) = run(&folder, &["call", "counter", "--thread", "t"]);
+    assert_eq!(code, Some(0), "{text}");
+    folder.write("offset", &YEAR.to_string());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolhub"));
+    command.args(["store", "copy", "--json", "--to", "new.toml"]).current_dir(folder.path()).env_clear();
+    command.env("HOME", folder.path()).env("LD_PRELOAD", library).env("CLOCK_OFFSET_FILE", offset);
+    let output = command.output().expect("the binary can be started");
+    let copied: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    assert_eq!(copied["tables"]["calls"], 1, "{copied}");
+}
+
+#[test]
+fn a_command_is_a_node_without_address_while_it_runs() {
+    let (redis, folder) = (RedisServer::start(), TempFolder::new());
+    write_config(&folder, &redis.url());
+    for _ in 0..2 {
+        let (code, text) = run(&folder, &["nodes", "--json"]);
+        let nodes: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let [node] = &nodes["items"].as_array().unwrap()[..] else { panic!("those before have left: {text}") };
+        let is_command = node["name"].as_str().is_some_and(|name| name.ends_with(" (command)"));
+        assert!(code == Some(0) && is_command && node["address"].is_null(), "{text}");
+    }
 }

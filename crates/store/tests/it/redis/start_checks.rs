@@ -51,7 +51,12 @@ fn a_wrong_password_and_a_missing_permission_are_named() {
         let error = refused(with(credentials));
         assert!(matches!(error, OpenError::Password { .. }), "{error}");
         let text = error.to_string();
-        assert!(text.contains("store.url") && !text.contains("wrong") && !text.contains("right"), "{text}");
+        assert!(
+            text.contains("`store.redis.user` and `store.redis.password`")
+                && !text.contains("wrong")
+                && !text.contains("right"),
+            "{text}"
+        );
     }
     let error = refused(options(&server));
     assert!(matches!(error, OpenError::Password { .. }), "no password at all: {error}");

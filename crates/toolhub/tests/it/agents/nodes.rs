@@ -38,12 +38,18 @@ struct Node {
 impl Node {
     /// A node whose model gives this answer, or thinks forever.
     async fn start(memory: &Arc<SharedMemory>, answer: Option<&str>) -> Self {
+        let node = Self::start_for_a_task(memory, answer).await;
+        node.service.resume().await.unwrap();
+        node
+    }
+
+    /// The same without resuming: a process that does one task, and leaves the runs of dead nodes to the others.
+    async fn start_for_a_task(memory: &Arc<SharedMemory>, answer: Option<&str>) -> Self {
         let connection = Arc::new(FaultyStore { memory: memory.memory.clone(), ..FaultyStore::default() });
         let builder = ToolHub::builder().shared_store(memory.record(connection.clone())).tool(scripted("look", []).0);
         let service = AgentService::new(&builder.build().await.unwrap());
         let model = ScriptedModel::new(answer.map(text_reply));
         service.define("default", AgentDefinition::new(model.clone()));
-        service.resume().await.unwrap();
         Self { service, model, connection }
     }
 
@@ -90,6 +96,27 @@ async fn a_run_of_a_node_that_was_shut_down_goes_on_at_once() {
     first.service.hub().shutdown(SECOND).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(second.record(run).await.content, "Done.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_with_one_task_takes_over_no_run_and_cancels_its_own_for_others() {
+    let memory = Arc::default();
+    let first = Node::start(&memory, None).await;
+    let run = first.service.send(&tenant(), &thread(), "Go").await.unwrap().id();
+    let task = Node::start_for_a_task(&memory, Some("Never.")).await;
+    first.service.stop().await;
+    first.service.hub().shutdown(SECOND).await;
+    tokio::time::sleep(700 * SECOND).await;
+    assert_eq!(task.record(run).await.status, RunStatus::Running);
+    assert_eq!(task.model.prompts().len(), 0);
+    let server = Node::start(&memory, Some("Done.")).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(server.record(run).await.content, "Done.");
+
+    let task = Node::start_for_a_task(&memory, None).await;
+    let own = task.service.send(&tenant(), &thread(), "Go").await.unwrap();
+    assert_eq!(server.service.cancel(&tenant(), own.id()).await.unwrap(), RunCancellation::Requested);
+    assert_eq!(own.wait_ended().await.status, RunStatus::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
