@@ -193,5 +193,6 @@ fn a_server_with_replicas_that_does_not_wait_for_one_gives_a_warning() {
     let warnings = open(options(&primary)).warnings().join(" ");
     assert!(warnings.contains("`min-replicas-to-write 1`"), "{warnings}");
     assert_eq!(primary.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]), "OK");
+    while !primary.cli(&["INFO", "replication"]).contains("min_slaves_good_slaves:1") {}
     assert_eq!(open(options(&primary)).warnings(), [""; 0]);
 }
