@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { CallSeries, Key, Run, Tool } from "../src/api/types.ts";
+import type { Call, CallSeries, Key, Run, Tool } from "../src/api/types.ts";
 import { withQuery } from "../src/api/client.ts";
 import { expiringKeys, failedRuns, readDropped } from "../src/data/facts.ts";
+import { countNew, filterQuery, readCallFilter, saysCalls } from "../src/data/calls.ts";
 import { linesOf } from "../src/data/series.ts";
 import { readTick } from "../src/data/ticks.ts";
 import { applyFilter, nextSort, readFilter } from "../src/pages/tools/filter.ts";
@@ -34,8 +35,8 @@ test("addresses name pages, and others name none", () => {
     const { page, param } = parseRoute(path, "");
     return `${page} ${param}`.trim();
   };
-  assert.deepEqual(["/ui", "/ui/", "/ui/tools", "/ui/tools/", "/ui/tools/a%2Fb", "/ui/approvals/apr_1", "/ui/nope", "/ui/tools/a/b", "/ui/tools/%E0%A4%A"].map(seen), [
-    "overview", "overview", "tools", "tools", "tool a/b", "approval apr_1", "unknown", "unknown", "tool %E0%A4%A",
+  assert.deepEqual(["/ui", "/ui/", "/ui/tools", "/ui/tools/", "/ui/tools/a%2Fb", "/ui/approvals/apr_1", "/ui/nope", "/ui/tools/a/b", "/ui/tools/%E0%A4%A", "/ui/calls", "/ui/calls/call_1"].map(seen), [
+    "overview", "overview", "tools", "tools", "tool a/b", "approval apr_1", "unknown", "unknown", "tool %E0%A4%A", "calls", "call call_1",
   ]);
 });
 
@@ -86,6 +87,22 @@ test("a series fills its window: gaps of a node, zeros of a tool, no step that i
   const tool = linesOf(series, true, 60_000);
   assert.deepEqual(tool.of("succeeded").slice(-4), [0, 20, 0, 15]);
   assert.deepEqual(tool.of("p95Ms").slice(-4), [null, 3, null, 4]);
+});
+
+test("calls that came after a pause are counted, also when none of those shown is left", () => {
+  const calls = (...ids: string[]) => ids.map((id) => ({ id }) as Call);
+  assert.equal(countNew(calls("c", "b", "a"), calls("e", "d", "c", "b")), 2);
+  assert.equal(countNew(calls("c", "b"), calls("c", "b")), 0);
+  assert.equal(countNew(calls("b", "a"), calls("e", "d", "c")), 3);
+  assert.equal(countNew([], calls("a")), 1);
+});
+
+test("the filter of calls is what the address says, and only a second with calls is a reason to read them again", () => {
+  const filter = readCallFilter(new URLSearchParams("tool=weather&since=1h&view=refusals&thread=%20t1%20"));
+  assert.deepEqual([filter.tool, filter.since, filter.thread, filter.code], ["weather", "1h", "t1", ""]);
+  assert.equal(filterQuery(filter), "tool=weather&thread=t1&since=1h");
+  const tick = (members: object) => saysCalls({ event: "metrics.tick", timestamp: "", ...members });
+  assert.deepEqual([tick({ calls: {} }), tick({ calls: { success: 1 } }), tick({ refusals: { forbidden: 1 } }), tick({ inFlight: 2 })], [false, true, true, true]);
 });
 
 test("a path keeps its own parameters", () => {

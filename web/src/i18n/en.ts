@@ -2,6 +2,7 @@
 
 import { duration } from "../base/format.ts";
 import { approvals, grants } from "./en-approvals.ts";
+import { calls } from "./en-calls.ts";
 
 const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`;
 
@@ -27,6 +28,7 @@ export const en = {
     skip: "Skip to the content",
     overview: "Overview",
     tools: "Tools",
+    calls: "Calls",
     approvals: "Approvals",
     waiting: "waiting",
     local: "local mode",
@@ -84,11 +86,13 @@ export const en = {
     find: "Find a tool, an approval or a page; go to an id",
     overview: "Go to Overview",
     tools: "Go to Tools",
+    calls: "Go to Calls",
     approvals: "Go to Approvals",
     move: "Next and previous in a list",
     open: "Open the selected item",
     allow: "Move to Allow; Enter confirms",
     deny: "Deny, with a reason",
+    pause: "Pause or resume the list of calls",
     help: "Show this list",
     close: "Close a dialog",
   },
@@ -336,29 +340,6 @@ export const en = {
     yes: "yes",
     no: "only if read-only",
   },
-  calls: {
-    title: "Last calls",
-    none: "No recorded calls.",
-    started: "Started",
-    notStarted: "not started",
-    status: "Status",
-    duration: "Duration",
-    attempts: "Attempts",
-    thread: "Thread",
-    caller: "Caller",
-    error: "Error",
-    older: "Older calls",
-    one: "Call",
-    effect: "Effect",
-    effects: { none: "none: the outside world has not changed", done: "done: the outside world has changed", unknown: "unknown: the outside world may have changed" },
-    queued: "Waited",
-    arguments: "Arguments",
-    output: "Output",
-    refusals: "Refused calls",
-    noRefusals: "No refused calls.",
-    when: "When",
-    text: "Reason",
-  },
   dependencies: {
     none: "No dependencies",
     noneText: "This tool waits for no other tool, and none waits for it.",
@@ -369,6 +350,7 @@ export const en = {
     kinds: { all: "all of", any: "any of", sequence: "in this order:" },
     within: (time: string) => `within ${time}`,
   },
+  calls,
   approvals,
   grants,
 };

@@ -3,6 +3,7 @@
 import { duration } from "../base/format.ts";
 import type { Messages } from "./en.ts";
 import { approvals, grants } from "./zh-approvals.ts";
+import { calls } from "./zh-calls.ts";
 
 export const zh: Messages = {
   common: {
@@ -26,6 +27,7 @@ export const zh: Messages = {
     skip: "跳到正文",
     overview: "概览",
     tools: "工具",
+    calls: "调用",
     approvals: "审批",
     waiting: "个等待中",
     local: "本地模式",
@@ -83,11 +85,13 @@ export const zh: Messages = {
     find: "查找工具、审批或页面；跳转到编号",
     overview: "前往概览",
     tools: "前往工具",
+    calls: "前往调用",
     approvals: "前往审批",
     move: "列表中的下一项和上一项",
     open: "打开选中的项",
-    allow: "移到“允许”,按 Enter 确认",
+    allow: "移到“允许”，按 Enter 确认",
     deny: "拒绝并填写原因",
+    pause: "暂停或继续调用列表",
     help: "显示此列表",
     close: "关闭对话框",
   },
@@ -334,29 +338,6 @@ export const zh: Messages = {
     yes: "是",
     no: "仅限只读",
   },
-  calls: {
-    title: "最近的调用",
-    none: "没有调用记录。",
-    started: "开始",
-    notStarted: "未开始",
-    status: "状态",
-    duration: "用时",
-    attempts: "尝试",
-    thread: "会话",
-    caller: "调用者",
-    error: "错误",
-    older: "更早的调用",
-    one: "调用",
-    effect: "影响",
-    effects: { none: "无：外部世界没有变化", done: "已发生：外部世界已变化", unknown: "未知：外部世界可能已变化" },
-    queued: "等待",
-    arguments: "参数",
-    output: "输出",
-    refusals: "被拒绝的调用",
-    noRefusals: "没有被拒绝的调用。",
-    when: "时间",
-    text: "原因",
-  },
   dependencies: {
     none: "没有依赖",
     noneText: "此工具不等待其他工具，也没有工具等待它。",
@@ -367,6 +348,7 @@ export const zh: Messages = {
     kinds: { all: "全部：", any: "任一：", sequence: "按此顺序：" },
     within: (time) => `${time} 之内`,
   },
+  calls,
   approvals,
   grants,
 };

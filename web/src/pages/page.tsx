@@ -2,6 +2,8 @@
 
 import { route } from "../ui/router.ts";
 import { ApprovalsPage } from "./approvals/approvals.tsx";
+import { CallPage } from "./calls/call.tsx";
+import { CallsPage } from "./calls/calls.tsx";
 import { Overview } from "./overview/overview.tsx";
 import { ToolPage } from "./tools/tool.tsx";
 import { ToolsPage } from "./tools/tools.tsx";
@@ -16,6 +18,10 @@ export function Page() {
       return <ToolsPage />;
     case "tool":
       return <ToolPage key={param} name={param} />;
+    case "calls":
+      return <CallsPage />;
+    case "call":
+      return <CallPage key={param} id={param} />;
     case "approvals":
     case "approval":
       return <ApprovalsPage id={param} />;

@@ -6,7 +6,7 @@ import { texts } from "../i18n/index.ts";
 import { Code } from "../ui/raw.tsx";
 import { address, route } from "../ui/router.ts";
 
-const pages = { "/": "overview", "/overview": "overview", "/tools": "tools", "/approvals": "approvals" } as const;
+const pages = { "/": "overview", "/overview": "overview", "/tools": "tools", "/calls": "calls", "/approvals": "approvals" } as const;
 
 export function Unknown() {
   const t = texts.value;

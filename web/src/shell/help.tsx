@@ -9,11 +9,13 @@ export function Help({ close }: { close: () => void }) {
     [["/", "Ctrl K"], t.find],
     [["g o"], t.overview],
     [["g t"], t.tools],
+    [["g c"], t.calls],
     [["g a"], t.approvals],
     [["j", "k"], t.move],
     [["Enter"], t.open],
     [["a"], t.allow],
     [["d"], t.deny],
+    [["p"], t.pause],
     [["?"], t.help],
     [["Esc"], t.close],
   ];

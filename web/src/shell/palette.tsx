@@ -89,6 +89,7 @@ function findTargets(query: string): Target[] {
   const pages: Target[] = [
     { icon: "overview", name: all.nav.overview, detail: all.palette.page, isRaw: false, open: () => go(address.overview()) },
     { icon: "tools", name: all.nav.tools, detail: all.palette.page, isRaw: false, open: () => go(address.tools()) },
+    { icon: "calls", name: all.nav.calls, detail: all.palette.page, isRaw: false, open: () => go(address.calls()) },
     { icon: "approvals", name: all.nav.approvals, detail: all.palette.page, isRaw: false, open: () => go(address.approvals()) },
   ];
   const waiting = (pending.data.value?.value ?? []).map(
@@ -98,7 +99,7 @@ function findTargets(query: string): Target[] {
     (tool): Target => ({ icon: "tools", name: tool.name, detail: all.status[tool.status], isRaw: true, open: () => go(address.tool(tool.name)) }),
   );
   const name = (target: Target) => target.name;
-  return [...search(query, pages, name, 3), ...search(query, waiting, name, 10), ...known];
+  return [...search(query, pages, name, 4), ...search(query, waiting, name, 10), ...known];
 }
 
 function idTarget(query: string): Target | null {
@@ -106,8 +107,9 @@ function idTarget(query: string): Target | null {
   if (/^apr_[0-9a-f-]{36}$/.test(query)) return { icon: "approvals", name: query, detail: t.approval, isRaw: true, open: () => go(address.approval(query)) };
   if (!/^call_[0-9a-f-]{36}$/.test(query)) return null;
   const open = async () => {
-    const call = await get<Call>(`/api/v1/calls/${segment(query)}`);
-    go(address.tool(call.tool, `tab=calls&call=${segment(query)}`));
+    // Asked for here, so that the dialog can say that there is none.
+    await get<Call>(`/api/v1/calls/${segment(query)}`);
+    go(address.call(query));
   };
-  return { icon: "tools", name: query, detail: t.call, isRaw: true, open };
+  return { icon: "calls", name: query, detail: t.call, isRaw: true, open };
 }

@@ -50,6 +50,7 @@ function Frame() {
     "?": () => setOpen("help"),
     "g o": () => go(address.overview()),
     "g t": () => go(address.tools()),
+    "g c": () => go(address.calls()),
     "g a": () => go(address.approvals()),
   });
   useTitle();
@@ -88,9 +89,10 @@ function Frame() {
   );
 }
 
-const items: { name: "overview" | "tools" | "approvals"; icon: IconName; pages: PageName[] }[] = [
+const items: { name: "overview" | "tools" | "calls" | "approvals"; icon: IconName; pages: PageName[] }[] = [
   { name: "overview", icon: "overview", pages: ["overview"] },
   { name: "tools", icon: "tools", pages: ["tools", "tool"] },
+  { name: "calls", icon: "calls", pages: ["calls", "call"] },
   { name: "approvals", icon: "approvals", pages: ["approvals", "approval"] },
 ];
 
@@ -139,6 +141,8 @@ function useTitle(): void {
     overview: t.nav.overview,
     tools: t.nav.tools,
     tool: param,
+    calls: t.nav.calls,
+    call: t.calls.one,
     approvals: t.nav.approvals,
     approval: t.nav.approvals,
     unknown: t.unknown.title,

@@ -3,11 +3,11 @@
 import { signal } from "@preact/signals";
 import { base } from "../base/page.ts";
 
-export type PageName = "overview" | "tools" | "tool" | "approvals" | "approval" | "unknown";
+export type PageName = "overview" | "tools" | "tool" | "calls" | "call" | "approvals" | "approval" | "unknown";
 
 export interface Route {
   page: PageName;
-  /** The name of a tool or the id of an approval. */
+  /** The name of a tool, or the id of a call or an approval. */
   param: string;
   query: URLSearchParams;
   /** The path behind /ui, for addresses that name nothing. */
@@ -21,6 +21,8 @@ export const address = {
   overview: () => `${root}/`,
   tools: (query = "") => `${root}/tools${query && `?${query}`}`,
   tool: (name: string, query = "") => `${root}/tools/${encodeURIComponent(name)}${query && `?${query}`}`,
+  calls: (query = "") => `${root}/calls${query && `?${query}`}`,
+  call: (id: string, query = "") => `${root}/calls/${encodeURIComponent(id)}${query && `?${query}`}`,
   approvals: (view = "") => `${root}/approvals${view && `?view=${view}`}`,
   approval: (id: string) => `${root}/approvals/${encodeURIComponent(id)}`,
 };
@@ -40,6 +42,7 @@ export function parseRoute(path: string, search: string): Route {
   if (more.length > 0) return found("unknown");
   if (first === "") return found("overview");
   if (first === "tools") return second ? found("tool", second) : found("tools");
+  if (first === "calls") return second ? found("call", second) : found("calls");
   if (first === "approvals") return second ? found("approval", second) : found("approvals");
   return found("unknown");
 }

@@ -41,7 +41,11 @@ describe("hostile", { concurrency: 1 }, () => {
     "/ui/tools/mirror?tab=schema",
     "/ui/tools/plain",
     "/ui/tools/plain?tab=schema",
-    `/ui/tools/plain?tab=calls&call=${call}`,
+    `/ui/calls/${call}`,
+    "/ui/calls",
+    "/ui/calls?view=refusals",
+    `/ui/calls?thread=${encodeURIComponent(hostile)}`,
+    `/ui/calls/${encodeURIComponent(script)}`,
     `/ui/approvals/${approval}`,
     "/ui/approvals?view=answered",
     `/ui/tools/${encodeURIComponent(script)}`,
@@ -80,8 +84,8 @@ describe("hostile", { concurrency: 1 }, () => {
     const huge = "A".repeat(1_000_000);
     const { id: call } = await server.call("plain", { text: huge }, "h3");
     const approval = await server.ask("mirror", { "<i>name</i>": huge }, "h3");
-    await withPage(server, `/ui/tools/plain?tab=calls&call=${call}`, async ({ page }) => {
-      await visible(page.locator("#call").getByRole("button", { name: /Show more/ }));
+    await withPage(server, `/ui/calls/${call}`, async ({ page }) => {
+      await visible(page.locator("#call").getByRole("button", { name: /Show more/ }).first());
       await page.goto(`${server.url}/ui/approvals/${approval}`);
       await visible(page.getByRole("button", { name: "Open (1000000 characters)" }));
       await page.getByRole("button", { name: /^Open/ }).click();

@@ -12,7 +12,9 @@ export interface Shown {
 
 /** Fills a server: calls, failures, approvals of each kind, a grant, maintenance. */
 export async function fill(server: TestServer): Promise<Shown[]> {
-  for (let call = 0; call < 6; call++) await server.call("calculator", { expression: "6*7" }, "t1");
+  const { id: answered } = await server.call("calculator", { expression: "6*7" }, "t1");
+  for (let call = 0; call < 5; call++) await server.call("calculator", { expression: "6*7" }, "t1");
+  const { id: failed } = await server.call("calculator", { expression: "1/0" });
   await server.call("clock", {}, "t1");
   for (let call = 0; call < 4; call++) await server.call("flaky", {}, "t1");
   await server.api("POST", "/api/v1/threads/talk/messages", { content: "what is 2+3*4?" }, { prefer: "wait=5" });
@@ -31,10 +33,17 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "tool-thread", path: "/ui/tools/report?thread=t2" },
     { name: "tool-schema", path: "/ui/tools/calculator?tab=schema" },
     { name: "tool-limits", path: "/ui/tools/dangerous?tab=limits" },
-    { name: "tool-calls", path: "/ui/tools/calculator?tab=calls", act: (page) => page.locator("table.calls tbody button").first().click() },
+    { name: "tool-calls", path: "/ui/tools/calculator?tab=calls" },
     { name: "tool-dependencies", path: "/ui/tools/report?tab=dependencies" },
     { name: "tool-unknown", path: "/ui/tools/calcullator" },
     { name: "maintenance", path: "/ui/tools/flaky", act: (page) => page.locator(".actions button").nth(1).click() },
+    { name: "calls", path: "/ui/calls" },
+    { name: "calls-paused", path: "/ui/calls?status=error&since=2020-01-01T00:00:00Z", act: (page) => page.keyboard.press("p") },
+    { name: "calls-empty", path: "/ui/calls?thread=nothing-like-this" },
+    { name: "call", path: `/ui/calls/${answered}` },
+    { name: "call-failed", path: `/ui/calls/${failed}?status=error` },
+    { name: "call-unknown", path: "/ui/calls/call_00000000-0000-7000-8000-000000000000" },
+    { name: "refusals", path: "/ui/calls?view=refusals" },
     { name: "approvals", path: "/ui/approvals" },
     { name: "approval", path: `/ui/approvals/${waiting}` },
     { name: "approval-long", path: `/ui/approvals/${long}` },

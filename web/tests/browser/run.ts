@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { after, describe } from "node:test";
 import { quit } from "./browser.ts";
-import { binary } from "./server.ts";
+import { binary, TestServer } from "./server.ts";
 
 if (!existsSync(binary)) {
   console.error(`there is no ${binary}; build it with cargo build --bin toolhub, or name another one in TOOLHUB_BIN`);
@@ -11,12 +11,12 @@ if (!existsSync(binary)) {
 }
 
 const only = process.argv.indexOf("--only") > 0 ? process.argv[process.argv.indexOf("--only") + 1] : undefined;
-const all = ["load", "status", "charts", "approvals", "keys", "connection", "language", "keyboard", "accessibility", "hostile"];
+const all = ["load", "status", "charts", "calls", "approvals", "keys", "connection", "language", "keyboard", "accessibility", "hostile"];
 const chosen = all.filter((name) => !only || only.split(",").includes(name));
 const modules = chosen.map((name) => `./${name}.ts`);
 // Much of the time is waiting, so files run beside each other.
 describe("dashboard", { concurrency: 2 }, async () => {
   // Here, because hooks of the root run only when nothing keeps the process alive.
-  after(quit);
+  after(() => Promise.all([quit(), TestServer.stopAll()]));
   for (const module of modules) await import(module);
 });

@@ -50,6 +50,12 @@ export class TestServer {
   private readonly folder = mkdtempSync(`${tmpdir()}/toolhub-browser-`);
   port = 0;
   private child: ChildProcess | null = null;
+  private static readonly running = new Set<TestServer>();
+
+  /** Stops what tests that failed left behind: a process that runs would keep the suite from ending. */
+  static async stopAll(): Promise<void> {
+    await Promise.all([...TestServer.running].map((server) => server.stop()));
+  }
 
   static async start(options: Options = {}): Promise<TestServer> {
     const server = new TestServer();
@@ -71,6 +77,7 @@ export class TestServer {
   async run(): Promise<void> {
     const child = spawn(binary, ["serve", "--port", String(this.port), "--no-input"], { cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
     this.child = child;
+    TestServer.running.add(this);
     const output: string[] = [];
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text: string) => output.push(text));
     await until("the server to be ready", async () => {
@@ -89,6 +96,7 @@ export class TestServer {
   }
 
   async stop(): Promise<void> {
+    TestServer.running.delete(this);
     await this.kill();
     rmSync(this.folder, { recursive: true, force: true });
   }

@@ -78,8 +78,8 @@ describe("status", { concurrency: 1 }, () => {
       await page.getByRole("link", { name: "Dependencies" }).click();
       await visible(page.getByRole("link", { name: "report" }));
       await server.call("clock", {}, "t1");
-      await page.getByRole("link", { name: "Calls" }).click();
-      await page.locator("table.calls tbody button").first().click();
+      await page.locator(".tabs").getByRole("link", { name: "Calls" }).click();
+      await page.locator("table.calls tbody a").first().click();
       await visible(page.getByText("none: the outside world has not changed"));
     });
   });
