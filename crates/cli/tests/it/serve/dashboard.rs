@@ -46,6 +46,7 @@ fn the_dashboard_is_named_first_opened_on_request_and_can_be_switched_off() {
 }
 
 /// Waits for a file, whose writer is another process.
+#[expect(clippy::disallowed_methods, reason = "no runtime runs in this test")]
 fn wait_for(file: &Path) {
     while !file.exists() {
         std::thread::sleep(Duration::from_millis(5));

@@ -220,6 +220,7 @@ fn records_are_copied_from_sqlite_to_redis_with_their_versions_and_found_there()
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "no runtime runs in this test")]
 fn a_store_counts_as_in_use_for_as_long_as_its_killed_server_may_have_been_silent() {
     let redis = RedisServer::start();
     let folder = TempFolder::new();
