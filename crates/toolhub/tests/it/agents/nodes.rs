@@ -114,7 +114,7 @@ async fn a_process_with_one_task_takes_over_no_run_and_cancels_its_own_for_other
     assert_eq!(server.record(run).await.content, "Done.");
 
     let task = Node::start_for_a_task(&memory, None).await;
-    let own = task.service.send(&tenant(), &thread(), "Go").await.unwrap();
+    let mut own = task.service.send(&tenant(), &thread(), "Go").await.unwrap();
     assert_eq!(server.service.cancel(&tenant(), own.id()).await.unwrap(), RunCancellation::Requested);
     assert_eq!(own.wait_ended().await.status, RunStatus::Cancelled);
 }
