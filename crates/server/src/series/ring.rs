@@ -192,7 +192,7 @@ mod tests {
         let points = ring.points(seconds(0));
         let sums: Vec<(i64, u32, u32)> = points
             .iter()
-            .map(|point| ((point.at(step) - seconds(0)).as_secs().cast_signed(), point.succeeded, point.queued))
+            .map(|point| ((point.at(step).millis() - seconds(0).millis()) / 1000, point.succeeded, point.queued))
             .collect();
         assert_eq!(sums, [(50, 545, 59), (60, 645, 69), (70, 745, 79), (80, 845, 89), (90, 460, 94)]);
         assert_eq!(ring.points(seconds(70)).len(), 2);
