@@ -1,16 +1,18 @@
 // Takes a picture of every page in both themes, languages and widths, into the folder screenshots:
 //   npm run screenshots -- --bin ../target/ci/toolhub [--only overview,tools] [--quick]
 import { mkdir } from "node:fs/promises";
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 
 const { values } = parseArgs({ options: { bin: { type: "string" }, only: { type: "string" }, quick: { type: "boolean" } } });
-if (values.bin) process.env.TOOLHUB_BIN = values.bin;
+// Absolute, because the server is started in a folder of its own.
+if (values.bin) process.env.TOOLHUB_BIN = resolve(values.bin);
 const { launch, newContext, quit } = await import("../tests/browser/browser.ts");
-const { fill, show } = await import("../tests/browser/pages.ts");
+const { fill, richConfig, show } = await import("../tests/browser/pages.ts");
 const { TestServer } = await import("../tests/browser/server.ts");
 
 const folder = new URL("../screenshots", import.meta.url).pathname;
-const [server, locked] = [await TestServer.start(), await TestServer.start({ keys: true })];
+const [server, locked] = [await TestServer.start({ config: richConfig }), await TestServer.start({ keys: true })];
 const pages = (await fill(server)).filter(({ name }) => !values.only || values.only.split(",").includes(name));
 await mkdir(folder, { recursive: true });
 await launch();

@@ -33,8 +33,8 @@ export const whenUnauthenticated = (act: () => void): void => void (onUnauthenti
 
 const timeoutMs = 30_000;
 
-async function send(method: string, path: string, body?: unknown): Promise<Response> {
-  const headers: Record<string, string> = { accept: "application/json", "accept-language": language };
+async function send(method: string, path: string, body?: unknown, more: Record<string, string> = {}): Promise<Response> {
+  const headers: Record<string, string> = { accept: "application/json", "accept-language": language, ...more };
   if (body !== undefined) headers["content-type"] = "application/json";
   const init: RequestInit = { method, headers, signal: AbortSignal.timeout(timeoutMs), credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) init.body = JSON.stringify(body);
@@ -60,14 +60,14 @@ async function readProblem(response: Response): Promise<Problem | null> {
   }
 }
 
-async function request<T>(method: string, path: string, body?: unknown): Promise<T> {
-  const response = await send(method, path, body);
+async function request<T>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> {
+  const response = await send(method, path, body, headers);
   const text = await response.text();
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
 export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
-export const post = <T>(path: string, body?: unknown): Promise<T> => request<T>("POST", path, body);
+export const post = <T>(path: string, body?: unknown, headers?: Record<string, string>): Promise<T> => request<T>("POST", path, body, headers);
 export const put = <T>(path: string, body: unknown): Promise<T> => request<T>("PUT", path, body);
 export const remove = (path: string): Promise<void> => request<void>("DELETE", path);
 export const getText = async (path: string): Promise<string> => (await send("GET", path)).text();

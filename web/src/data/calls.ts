@@ -100,6 +100,10 @@ export function callOf(id: string): Resource<Call> {
   return resource;
 }
 
+/** Starts a call and answers with its id at once: its page or form follows it, and may cancel it. The record then has its output. */
+export const startCall = (tool: string, args: unknown, threadId: string): Promise<Call> =>
+  post(`/api/v1/tools/${segment(tool)}/calls`, { arguments: args, ...(threadId && { threadId }) }, { prefer: "respond-async" });
+
 export const cancelCall = (id: string): Promise<unknown> => post(`/api/v1/calls/${segment(id)}/cancel`);
 
 /** The newest refused calls; they are not records but a memory of this process. */

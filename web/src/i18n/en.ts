@@ -3,6 +3,7 @@
 import { duration } from "../base/format.ts";
 import { approvals, grants } from "./en-approvals.ts";
 import { calls } from "./en-calls.ts";
+import { tryIt } from "./en-try.ts";
 
 const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`;
 
@@ -218,7 +219,7 @@ export const en = {
     unknown: "Tool not found",
     description: "Description",
     parts: "Parts of the tool",
-    tabs: { status: "Status", schema: "Schema", limits: "Rules and limits", calls: "Calls", dependencies: "Dependencies" },
+    tabs: { status: "Status", try: "Try it", schema: "Schema", limits: "Rules and limits", calls: "Calls", dependencies: "Dependencies" },
     reset: "Reset",
     resetText: "Lifts failures and overrides, for all threads",
     wasReset: "The tool was reset",
@@ -350,6 +351,7 @@ export const en = {
     kinds: { all: "all of", any: "any of", sequence: "in this order:" },
     within: (time: string) => `within ${time}`,
   },
+  tryIt,
   calls,
   approvals,
   grants,

@@ -4,6 +4,7 @@ import { duration } from "../base/format.ts";
 import type { Messages } from "./en.ts";
 import { approvals, grants } from "./zh-approvals.ts";
 import { calls } from "./zh-calls.ts";
+import { tryIt } from "./zh-try.ts";
 
 export const zh: Messages = {
   common: {
@@ -216,7 +217,7 @@ export const zh: Messages = {
     unknown: "找不到工具",
     description: "说明",
     parts: "工具的各部分",
-    tabs: { status: "状态", schema: "参数结构", limits: "规则与限制", calls: "调用", dependencies: "依赖" },
+    tabs: { status: "状态", try: "试用", schema: "参数结构", limits: "规则与限制", calls: "调用", dependencies: "依赖" },
     reset: "重置",
     resetText: "清除失败和人工设置，对所有会话生效",
     wasReset: "工具已重置",
@@ -348,6 +349,7 @@ export const zh: Messages = {
     kinds: { all: "全部：", any: "任一：", sequence: "按此顺序：" },
     within: (time) => `${time} 之内`,
   },
+  tryIt,
   calls,
   approvals,
   grants,

@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import { after, before, describe, test } from "node:test";
 import type { CDPSession } from "playwright-core";
 import { withPage } from "./browser.ts";
-import { fill, show, type Shown } from "./pages.ts";
+import { fill, richConfig, show, type Shown } from "./pages.ts";
 import { TestServer } from "./server.ts";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -13,7 +13,7 @@ describe("accessibility", { concurrency: 1 }, () => {
   let server: TestServer;
   let pages: Shown[];
   before(async () => {
-    server = await TestServer.start();
+    server = await TestServer.start({ config: richConfig });
     pages = await fill(server);
   });
   after(() => server.stop());

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { visible, withPage } from "./browser.ts";
-import { fill, show, type Shown } from "./pages.ts";
+import { fill, richConfig, show, type Shown } from "./pages.ts";
 import { TestServer } from "./server.ts";
 
 describe("language", { concurrency: 1 }, () => {
   let server: TestServer;
   let pages: Shown[];
   before(async () => {
-    server = await TestServer.start();
+    server = await TestServer.start({ config: richConfig });
     pages = await fill(server);
   });
   after(() => server.stop());

@@ -10,6 +10,31 @@ export interface Shown {
   act?: (page: Page) => Promise<void>;
 }
 
+/** A tool whose schema has each kind of field; `fill` needs it. */
+export const richConfig = `
+[tools.order]
+command = "cat"
+description = "Places an order"
+annotations = { read_only = true }
+[tools.order.parameters]
+type = "object"
+required = ["customer", "lines"]
+[tools.order.parameters."$defs".address]
+type = "object"
+required = ["city"]
+properties = { city = { type = "string", description = "Where it goes" }, next = { "$ref" = "#/$defs/address" } }
+[tools.order.parameters.properties]
+customer = { type = "string", minLength = 3, description = "Name or number" }
+express = { type = "boolean", default = false }
+count = { type = "integer", minimum = 1 }
+speed = { enum = ["slow", "fast"] }
+note = { type = ["string", "null"] }
+lines = { type = "array", items = { type = "object", required = ["sku"], properties = { sku = { type = "string" }, price = { type = "number" } } } }
+to = { "$ref" = "#/$defs/address" }
+pay = { oneOf = [{ title = "Card", type = "object", required = ["type", "number"], properties = { type = { const = "card" }, number = { type = "string" } } }, { title = "Invoice", type = "string" }] }
+extra = { type = "object", additionalProperties = true }
+`;
+
 /** Fills a server: calls, failures, approvals of each kind, a grant, maintenance. */
 export async function fill(server: TestServer): Promise<Shown[]> {
   const { id: answered } = await server.call("calculator", { expression: "6*7" }, "t1");
@@ -31,6 +56,9 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "tools-empty", path: "/ui/tools?q=nothing-like-this" },
     { name: "tool", path: "/ui/tools/flaky" },
     { name: "tool-thread", path: "/ui/tools/report?thread=t2" },
+    { name: "tool-try", path: "/ui/tools/order?tab=try", act: (page) => fillOrder(page) },
+    { name: "tool-try-result", path: `/ui/tools/calculator?tab=try&call=${failed}`, act: (page) => runAgain(page) },
+    { name: "tool-try-ask", path: "/ui/tools/dangerous?tab=try", act: (page) => page.locator(".try button.primary").click() },
     { name: "tool-schema", path: "/ui/tools/calculator?tab=schema" },
     { name: "tool-limits", path: "/ui/tools/dangerous?tab=limits" },
     { name: "tool-calls", path: "/ui/tools/calculator?tab=calls" },
@@ -56,6 +84,25 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "help", path: "/ui/", act: (page) => page.keyboard.press("?") },
     { name: "preferences", path: "/ui/", act: (page) => page.locator(".top .icon-button").last().click() },
   ];
+}
+
+/** A field of the form by the JSON pointer of its place. */
+export const place = (page: Page, pointer: string) => page.locator(`[id="field${pointer}"]`);
+
+async function fillOrder(page: Page): Promise<void> {
+  const group = (name: string) => page.locator("fieldset.field", { has: page.locator("legend > code", { hasText: new RegExp(`^${name}$`) }) });
+  await group("lines").locator("button").first().click();
+  await group("lines").locator("> .group-actions button").first().click();
+  await group("to").locator("button").first().click();
+  await place(page, "/customer").fill("A");
+  await place(page, "/lines/0/sku").fill("tea");
+  await page.locator(".try button.primary").click();
+  await visible(page.getByRole("alert"));
+}
+
+async function runAgain(page: Page): Promise<void> {
+  await page.locator(".try button.primary").click();
+  await visible(page.locator(".result .failure"));
 }
 
 async function edit(page: Page): Promise<void> {

@@ -73,6 +73,11 @@ function Details({ call, reread }: { call: Call; reread: () => Promise<void> }) 
           </p>
         </div>
         <div class="actions">
+          {hasEnded(call) && (
+            <a class="button" href={address.tool(call.tool, new URLSearchParams({ tab: "try", call: call.id }).toString())}>
+              {texts.value.tryIt.again}
+            </a>
+          )}
           {!hasEnded(call) && may("tools:call") && (
             <ActButton class="danger" act={() => cancelCall(call.id).then(() => (say(t.cancelled), reread()))}>
               {t.cancel}
@@ -94,7 +99,7 @@ function Details({ call, reread }: { call: Call; reread: () => Promise<void> }) 
 }
 
 /** Text blocks as they are; images and files by their type and size, because their bytes say nothing to a reader. */
-function contentText(call: Call): string {
+export function contentText(call: Call): string {
   return (call.content ?? [])
     .map((block) => ("text" in block ? block.text : "data" in block ? pretty({ ...block, data: `… ${bytes((block.data.length * 3) / 4)}` }) : pretty(block)))
     .join("\n\n");

@@ -68,7 +68,7 @@ function Table({ list, isOfTool }: { list: readonly Refusal[]; isOfTool: boolean
               <td><Time at={refusal.at} /></td>
               {!isOfTool && <td><a href={address.tool(refusal.tool)}><Raw text={refusal.tool} limit={80} /></a></td>}
               <td><ProblemLink code={refusal.code} /></td>
-              <td><Raw text={refusal.text} limit={300} /></td>
+              <td class="reason"><Raw text={refusal.text} limit={300} /></td>
               <td>{refusal.threadId && <Code text={refusal.threadId} limit={40} />}</td>
               <td><Raw text={refusal.caller} limit={40} /></td>
             </tr>

@@ -24,9 +24,10 @@ import { Hints } from "./hints.tsx";
 import { Limits } from "./limits.tsx";
 import { Numbers } from "./numbers.tsx";
 import { SchemaTab } from "./schema.tsx";
+import { TryTab } from "./try/try.tsx";
 import { Why } from "./why.tsx";
 
-const tabNames = ["status", "schema", "limits", "calls", "dependencies"] as const;
+const tabNames = ["status", "try", "schema", "limits", "calls", "dependencies"] as const;
 type TabName = (typeof tabNames)[number];
 
 export function ToolPage({ name }: { name: string }) {
@@ -68,6 +69,7 @@ function Details({ tool, reread }: { tool: Tool; reread: () => Promise<void> }) 
           <Charts tool={tool.name} />
         </>
       )}
+      {tab === "try" && <TryTab tool={tool} />}
       {tab === "schema" && <SchemaTab tool={tool} />}
       {tab === "limits" && <Limits tool={tool} />}
       {tab === "calls" && <Calls name={tool.name} />}

@@ -1,0 +1,199 @@
+// Tries a tool: its arguments as a form or as JSON, the call, and what came of it.
+
+import { useMemo, useState } from "preact/hooks";
+import { ApiError } from "../../../api/client.ts";
+import type { Tool } from "../../../api/types.ts";
+import { fieldOf, initialValue, withAt, withoutMasked } from "../../../base/form.ts";
+import type { Json } from "../../../base/json.ts";
+import { base, copyText } from "../../../base/page.ts";
+import { command, curl, python, type SnippetCall } from "../../../base/snippets.ts";
+import { callOf, startCall } from "../../../data/calls.ts";
+import { useResource } from "../../../data/resource.ts";
+import { may, session } from "../../../data/session.ts";
+import { texts } from "../../../i18n/index.ts";
+import { ActButton } from "../../../ui/button.tsx";
+import { Dialog } from "../../../ui/dialog.tsx";
+import { Icon } from "../../../ui/icon.tsx";
+import { Failure, say } from "../../../ui/notice.tsx";
+import { Code, Raw } from "../../../ui/raw.tsx";
+import { address, route } from "../../../ui/router.ts";
+import { Loaded } from "../../../ui/state.tsx";
+import { ProblemLink } from "../../calls/failure.tsx";
+import { Field, type Form, Members, type Path } from "./field.tsx";
+import { Result } from "./result.tsx";
+
+export function TryTab({ tool }: { tool: Tool }) {
+  const id = route.value.query.get("call");
+  if (!id) return <TryForm tool={tool} start={initialValue(tool.parameters, tool.parameters) ?? {}} thread={route.value.query.get("thread") ?? ""} masked={[]} from="" />;
+  return <FromCall key={id} tool={tool} id={id} />;
+}
+
+/** Begins with the arguments of an earlier call. */
+function FromCall({ tool, id }: { tool: Tool; id: string }) {
+  const resource = useMemo(() => callOf(id), [id]);
+  useResource(resource);
+  return (
+    <Loaded of={resource}>
+      {({ value: call }) => {
+        const { value, masked } = withoutMasked((call.arguments ?? {}) as Json);
+        return <TryForm tool={tool} start={value ?? {}} thread={call.threadId ?? ""} masked={masked} from={id} />;
+      }}
+    </Loaded>
+  );
+}
+
+interface Props {
+  tool: Tool;
+  start: Json;
+  thread: string;
+  masked: readonly string[];
+  from: string;
+}
+
+function TryForm({ tool, start, thread, masked, from }: Props) {
+  const t = texts.value.tryIt;
+  const [value, setValue] = useState<Json>(start);
+  const [view, setView] = useState<"form" | "json">("form");
+  const [threadId, setThreadId] = useState(thread);
+  const [invalid, setInvalid] = useState<readonly string[]>([]);
+  const [error, setError] = useState<ApiError | null>(null);
+  const [started, setStarted] = useState<string | null>(null);
+  const [isAsking, setAsking] = useState(false);
+  const problems = (error?.problem?.errors ?? []) as { pointer: string; detail: string; suggestion?: string }[];
+  const form: Form = {
+    root: tool.parameters,
+    set: (path, change) => setValue((before) => withAt(before, path, change) ?? {}),
+    errorsAt: (pointer) => problems.filter((one) => one.pointer === pointer).map(({ detail, suggestion }) => [detail, suggestion].filter(Boolean).join("; ")),
+    markInvalid: (pointer, isInvalid) => setInvalid((before) => (before.includes(pointer) === isInvalid ? before : isInvalid ? [...before, pointer] : before.filter((one) => one !== pointer))),
+  };
+  const run = async () => {
+    setAsking(false);
+    setError(null);
+    setStarted(null);
+    try {
+      setStarted((await startCall(tool.name, value, threadId.trim())).id);
+    } catch (failure) {
+      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+    }
+  };
+  const isGrave = tool.annotations.destructive && !tool.annotations.readOnly;
+  return (
+    <div class="columns even">
+      <section class="card try" aria-labelledby="try-arguments">
+        <div class="card-head">
+          <h2 id="try-arguments">{t.arguments}</h2>
+          <div class="segmented" role="group" aria-label={t.as}>
+            {(["form", "json"] as const).map((name) => (
+              <button key={name} type="button" aria-pressed={name === view} disabled={invalid.length > 0} onClick={() => setView(name)}>
+                {t[name]}
+              </button>
+            ))}
+          </div>
+        </div>
+        {from && (
+          <p class="quiet">
+            {t.fromCall} <a href={address.call(from)}><Code text={from} /></a>
+          </p>
+        )}
+        {masked.length > 0 && (
+          <p class="callout warn">
+            <Icon name="warning" />
+            <span>{t.masked} {masked.map((pointer) => <Code key={pointer} text={`${pointer} `} />)}</span>
+          </p>
+        )}
+        <Arguments form={form} value={value} view={view} />
+        <label class="field">
+          {t.thread}
+          <input type="text" name="thread" spellcheck={false} autocomplete="off" value={threadId} onInput={(event) => setThreadId(event.currentTarget.value)} />
+          <span class="quiet field-about">{t.threadHint}</span>
+        </label>
+        {error && <Refused error={error} count={problems.length} />}
+        {may("tools:call") ? (
+          <div class="actions">
+            <ActButton class="primary" disabled={invalid.length > 0} act={async () => (isGrave ? setAsking(true) : run())}>
+              {t.run}
+            </ActButton>
+            <Copies tool={tool.name} value={value} threadId={threadId.trim()} />
+          </div>
+        ) : (
+          <p class="callout info">
+            <Icon name="info" /> <span>{t.needs} <Code text="tools:call" /></span>
+          </p>
+        )}
+      </section>
+      {started && <Result key={started} id={started} />}
+      {isAsking && (
+        <Dialog title={t.confirmTitle} close={() => setAsking(false)}>
+          <div class="form">
+            <p>{t.confirmText}</p>
+            <div class="dialog-actions">
+              <button type="button" onClick={() => setAsking(false)}>
+                {texts.value.common.cancel}
+              </button>
+              <button type="button" class="primary danger" onClick={() => void run()}>
+                {t.confirmRun}
+              </button>
+            </div>
+          </div>
+        </Dialog>
+      )}
+    </div>
+  );
+}
+
+const wholePath: Path = [];
+
+function Arguments({ form, value, view }: { form: Form; value: Json; view: "form" | "json" }) {
+  const field = fieldOf(form.root, form.root);
+  if (view === "json") return <Whole form={form} value={value} />;
+  if (field.kind === "object" && Object.keys(value ?? {}).every((name) => field.members.some((member) => member.name === name))) {
+    if (field.members.length === 0) return <p class="quiet">{texts.value.tryIt.none}</p>;
+    return <Members form={form} field={field} path={wholePath} value={value} />;
+  }
+  // Names that the schema does not list, or no object at all: only JSON can hold all of it.
+  return <Whole form={form} value={value} />;
+}
+
+const Whole = ({ form, value }: { form: Form; value: Json }) => <Field form={form} schema={{}} path={wholePath} value={value} isRequired />;
+
+function Refused({ error, count }: { error: ApiError; count: number }) {
+  const t = texts.value.tryIt;
+  return (
+    <div class="callout bad" role="alert">
+      <Icon name="cross" />
+      <div class="grow">
+        <strong>{count > 0 ? t.wrong(count) : t.refused}</strong> {error.code && <ProblemLink code={error.code} />}
+        <div>
+          {error.problem?.errors?.length ? (
+            <ul class="plain-list">
+              {error.problem.errors.map(({ pointer, detail }, index) => (
+                <li key={index}>
+                  <Code text={pointer || "/"} /> <Raw text={detail} limit={300} />
+                </li>
+              ))}
+            </ul>
+          ) : (
+            <Failure error={error} />
+          )}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+const snippets = { curl, command, python } as const;
+
+function Copies({ tool, value, threadId }: { tool: string; value: Json; threadId: string }) {
+  const t = texts.value.tryIt;
+  const current = session.value;
+  const call: SnippetCall = { server: location.origin + base, tool, arguments: value, threadId, needsKey: current.state === "in" && !current.session.local };
+  return (
+    <>
+      {(Object.keys(snippets) as (keyof typeof snippets)[]).map((name) => (
+        <ActButton key={name} act={async () => say((await copyText(snippets[name](call))) ? t.copied : t.notCopied)}>
+          {t.copy[name]}
+        </ActButton>
+      ))}
+    </>
+  );
+}

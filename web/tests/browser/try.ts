@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { close, gone, openAs, visible, withPage } from "./browser.ts";
+import { place, richConfig } from "./pages.ts";
+import { TestServer, until } from "./server.ts";
+
+describe("try", { concurrency: 1 }, () => {
+  let server: TestServer;
+  before(async () => void (server = await TestServer.start({ config: richConfig })));
+  after(() => server.stop());
+
+  test("a tool is run from its form, and the form and the JSON show one value", async () => {
+    await withPage(server, "/ui/tools/calculator", async ({ page }) => {
+      await page.getByRole("link", { name: "Try it" }).click();
+      await place(page, "/expression").fill("6*7");
+      await page.getByRole("button", { name: "Run" }).click();
+      await visible(page.locator(".result .block").getByText("42"));
+      await page.getByRole("button", { name: "JSON", exact: true }).click();
+      assert.match(await place(page, "").inputValue(), /"expression": "6\*7"/);
+      await place(page, "").fill('{"expression": "1/');
+      await visible(page.getByText("This is not valid JSON."));
+      assert.ok(await page.getByRole("button", { name: "Run" }).isDisabled());
+      await place(page, "").fill('{"expression": "1/0"}');
+      await page.getByRole("button", { name: "Form", exact: true }).click();
+      assert.equal(await place(page, "/expression").inputValue(), "1/0");
+      await page.getByRole("button", { name: "Run" }).click();
+      await visible(page.locator(".result .failure").getByText("it has no finite value").first());
+      await visible(page.locator(".result").getByText("What the model reads"));
+    });
+  });
+
+  test("nested, referenced, optional and chosen values are given, and wrong ones are said at their field", async () => {
+    await withPage(server, "/ui/tools/order?tab=try", async ({ page }) => {
+      const group = (name: string) => page.locator("fieldset.field", { has: page.locator("legend > code", { hasText: new RegExp(`^${name}$`) }) });
+      await place(page, "/customer").fill("A");
+      await place(page, "/count").fill("1.5");
+      await visible(page.getByText("This is not a whole number."));
+      assert.ok(await page.getByRole("button", { name: "Run" }).isDisabled());
+      await place(page, "/count").fill("2");
+      await group("lines").getByRole("button", { name: "Add", exact: true }).click();
+      await page.getByRole("button", { name: "Add an item" }).click();
+      await place(page, "/lines/0/sku").fill("tea");
+      await place(page, "/lines/0/price").fill("3.50");
+      await group("to").getByRole("button", { name: "Add", exact: true }).first().click();
+      await place(page, "/to/city").fill("Oslo");
+      await place(page, "/speed").selectOption({ label: "fast" });
+      await place(page, "/pay").selectOption({ label: "Invoice" });
+      await visible(page.getByLabel("/pay", { exact: true }));
+      await place(page, "/pay").selectOption({ label: "Card" });
+      await place(page, "/pay/number").fill("4242");
+      await place(page, "/extra").fill('{"gift": true}');
+      await page.getByRole("button", { name: "Run" }).click();
+      await visible(page.getByRole("alert").getByText("1 argument is wrong"));
+      assert.equal(await place(page, "/customer").getAttribute("aria-invalid"), "true");
+      await place(page, "/customer").fill("Ada");
+      await page.getByRole("button", { name: "Run" }).click();
+      await visible(page.locator(".result .badge", { hasText: "success" }));
+      const { items } = await server.api("GET", "/api/v1/calls?tool=order");
+      const sent = (await server.api("GET", `/api/v1/calls/${items[0].id}`)).arguments;
+      assert.deepEqual(sent, {
+        customer: "Ada", count: 2, express: false, lines: [{ sku: "tea", price: 3.5 }], to: { city: "Oslo" }, speed: "fast", pay: { type: "card", number: "4242" }, extra: { gift: true },
+      });
+    });
+  });
+
+  test("a destructive tool asks before it runs, waits for its approval, and shows the result", async () => {
+    await withPage(server, "/ui/tools/dangerous?tab=try", async ({ page }) => {
+      await place(page, "/folder").fill("/tmp/try");
+      await page.getByLabel("Thread (optional)").fill("trying");
+      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+      await gone(page.getByRole("dialog"));
+      assert.equal((await server.api("GET", "/api/v1/calls?threadId=trying")).items?.length ?? 0, 0);
+      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run it" }).click();
+      await visible(page.getByText("The call waits for an approval:"));
+      const { items } = await server.api("GET", "/api/v1/approvals?state=pending");
+      await server.api("POST", `/api/v1/approvals/${items[0].id}`, { outcome: "proceed_once" });
+      await visible(page.locator(".result .badge", { hasText: "success" }));
+      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run it" }).click();
+      await visible(page.getByText("The call waits for an approval:"));
+      await page.locator(".result").getByRole("button", { name: "Cancel" }).click();
+      await visible(page.locator(".result .badge", { hasText: "cancelled" }));
+    });
+  });
+
+  test("a recorded call is tried again with its arguments; masked ones must be entered again", async () => {
+    const { id } = await server.call("order", { customer: "Ada", lines: [], extra: { password: "hunter2" } });
+    await withPage(server, `/ui/calls/${id}`, async ({ page }) => {
+      await page.getByRole("link", { name: "Try again" }).click();
+      await until("the arguments", async () => (await place(page, "/customer").inputValue()) === "Ada");
+      await visible(page.locator(".callout", { hasText: "must be entered again" }).getByText("/extra/password"));
+      assert.equal((await place(page, "/extra").inputValue()).includes("password"), false);
+    });
+  });
+
+  test("a refused call says why, and a key without the scope is told which one it lacks", async () => {
+    await withPage(server, "/ui/tools/report?tab=try&thread=new", async ({ page }) => {
+      await place(page, "/title").fill("Weather");
+      await page.getByRole("button", { name: "Run" }).click();
+      await visible(page.getByRole("alert").getByRole("link", { name: "dependency_not_met" }));
+    });
+    const locked = await TestServer.start({ keys: true });
+    const { key } = await locked.key("viewer", ["tools:read"]);
+    const opened = await openAs(locked, key, "/ui/tools/calculator?tab=try");
+    await visible(opened.page.locator(".callout", { hasText: "tools:call" }));
+    assert.equal(await opened.page.getByRole("button", { name: "Run" }).count(), 0);
+    await close(opened);
+    await locked.stop();
+  });
+});
