@@ -79,7 +79,7 @@ pub use source_lists::{
     CompletionTarget, HubLists, HubListsWatch, ListRevisions, ReadCall, SourceLists, SourceReaders,
 };
 pub use step::WaitReason;
-pub use threads::{InstanceInfo, ThreadInfo, ThreadPage};
+pub use threads::{InstanceInfo, ThreadInfo, ThreadPage, ThreadPosition};
 pub use tokio_util::sync::CancellationToken;
 pub use toolhub_state::{
     COOKIE_STATE_PREFIX, ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState,
