@@ -59,17 +59,19 @@ pub use handler::{
 };
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
-    BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionApproval,
-    DefinitionApprovalError, DefinitionChange, DefinitionDifference, DependencyStatus, DuplicateSource, Explanation,
-    HubBuilder, HubChange, InstanceGuard, NewerRecords, NodeRequestError, Offer, OfferOptions, RateQuota,
-    ResourceSubscription, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool,
-    SourceToolState, StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, ToolHub,
-    ToolSource, ToolStatusDetails, ToolStatusInfo,
+    BatchHandle, BatchRequest, BuildError, CallForecast, CallHandle, CallRequest, Cancellation, ChangeSummary,
+    DecidingRule, DefinitionApproval, DefinitionApprovalError, DefinitionChange, DefinitionDifference,
+    DependencyStatus, DuplicateSource, Explanation, ForecastError, ForecastResult, HubBuilder, HubChange,
+    InstanceGuard, NewerRecords, NodeRequestError, Offer, OfferOptions, RateQuota, ResourceSubscription,
+    SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState,
+    StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, ToolHub, ToolSource,
+    ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
 pub use monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, StatusChanges, StoreSize, ToolStats};
 pub use nodes::{NewerNode, NodeInfo, NodeLayouts, NodeState, NodeStatus};
 pub use offers::{OfferWatch, SharedOffer};
+pub use pipeline::CacheForecast;
 pub use registration::InstanceGroup;
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;
