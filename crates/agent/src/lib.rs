@@ -6,6 +6,7 @@
 
 mod active_runs;
 mod agent;
+mod agent_info;
 mod definition;
 mod dependency_prompt;
 mod driver;
@@ -25,6 +26,7 @@ mod stub;
 mod window;
 
 pub use agent::{Agent, AgentBuilder};
+pub use agent_info::{AgentInfo, ExecutionInfo};
 pub use definition::{AgentDefinition, ToolExecution};
 pub use follower::RunEvent;
 pub use message::{CallResult, Image, Message, ToolCall, UserMessage};

@@ -52,7 +52,7 @@ pub(crate) use self::{
     node::{command_info, config_digest, node_info},
     problem::{Problem, Problems, RenderStyle, render},
     raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel, OpenApi},
-    show::masked_values,
+    show::{masked_values, values_with_origins},
     suggest::closest,
     toml_text::{toml_key, toml_string},
 };

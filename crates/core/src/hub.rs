@@ -48,7 +48,7 @@ pub use batch::{BatchHandle, BatchRequest};
 pub use builder::{BuildError, HubBuilder};
 pub use change::{ChangeSummary, HubChange};
 pub use details::{DependencyStatus, StatusDetails, ToolStatusDetails};
-pub use explain::{Explanation, RateQuota};
+pub use explain::{CallForecast, DecidingRule, Explanation, ForecastError, ForecastResult, RateQuota};
 pub use journal::Cancellation;
 pub use lists::{ResourceSubscription, SubscribeError};
 pub use node_requests::NodeRequestError;

@@ -59,12 +59,13 @@ pub use handler::{
 };
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
-    BatchHandle, BatchRequest, BuildError, CallHandle, CallRequest, Cancellation, ChangeSummary, DefinitionApproval,
-    DefinitionApprovalError, DefinitionChange, DefinitionDifference, DependencyStatus, DuplicateSource, Explanation,
-    HubBuilder, HubChange, InstanceGuard, NewerRecords, NodeRequestError, Offer, OfferOptions, RateQuota,
-    ResourceSubscription, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool,
-    SourceToolState, StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, ToolHub,
-    ToolSource, ToolStatusDetails, ToolStatusInfo,
+    BatchHandle, BatchRequest, BuildError, CallForecast, CallHandle, CallRequest, Cancellation, ChangeSummary,
+    DecidingRule, DefinitionApproval, DefinitionApprovalError, DefinitionChange, DefinitionDifference,
+    DependencyStatus, DuplicateSource, Explanation, ForecastError, ForecastResult, HubBuilder, HubChange,
+    InstanceGuard, NewerRecords, NodeRequestError, Offer, OfferOptions, RateQuota, ResourceSubscription,
+    SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState,
+    StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, ToolHub, ToolSource,
+    ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
 pub use monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, StatusChanges, StoreSize, ToolStats};
@@ -72,6 +73,7 @@ pub use monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, St
 pub use nodes::announced_node_timeout;
 pub use nodes::{NewerNode, NodeInfo, NodeLayouts, NodeState, NodeStatus};
 pub use offers::{OfferWatch, SharedOffer};
+pub use pipeline::CacheForecast;
 pub use registration::InstanceGroup;
 pub use registry::{Registry, RegistryError, ToolBuilder, ToolFilter, Tools, Toolset};
 pub use runaway::RunLimits;
@@ -81,7 +83,7 @@ pub use source_lists::{
     CompletionTarget, HubLists, HubListsWatch, ListRevisions, ReadCall, SourceLists, SourceReaders,
 };
 pub use step::WaitReason;
-pub use threads::{InstanceInfo, ThreadInfo, ThreadPage};
+pub use threads::{InstanceInfo, ThreadInfo, ThreadPage, ThreadPosition};
 pub use tokio_util::sync::CancellationToken;
 pub use toolhub_state::{
     COOKIE_STATE_PREFIX, ConnectionState, ContextFilter, ContextId, ContextInfo, ContextPage, ContextState,

@@ -14,6 +14,7 @@ mod cache;
 mod close;
 mod dependencies;
 mod external;
+mod forecast;
 mod hooks;
 mod interruption;
 mod launch;
@@ -41,7 +42,10 @@ use crate::{
     statuses::ProbeGuard,
     step::StepCall,
 };
+pub(crate) use admission::rate_limited;
 pub(crate) use batch::run_batch;
+pub use cache::CacheForecast;
+pub(crate) use forecast::{Forecast, forecast};
 pub(crate) use interruption::{close_open_call, close_unopened_call, emit_interrupted, interrupted_outcome};
 use launch::resolve_call;
 pub(crate) use launch::{PendingOutcome, run, run_until_approval, start};

@@ -9,11 +9,13 @@ mod backups;
 mod batches;
 mod calls;
 mod config;
+mod defined_agents;
 mod docs;
 mod events;
 mod explain;
 mod exports;
 mod grants;
+mod graph;
 mod health;
 mod keys;
 mod login;
@@ -73,9 +75,11 @@ fn routes() -> Vec<Route> {
         approval_page::routes(),
         grants::routes(),
         agents::routes(),
+        defined_agents::routes(),
         events::routes(),
         explain::routes(),
         stats::routes(),
+        graph::routes(),
         series::routes(),
         reports::routes(),
         threads::routes(),

@@ -19,6 +19,11 @@ pub trait HostControl: Send + Sync + 'static {
     /// The effective config; secrets are masked.
     fn config(&self) -> Value;
 
+    /// Every value of the effective config, by key, with where it comes from; secrets are masked. `None` if the program does not know.
+    fn config_values(&self) -> Option<Vec<ConfigValue>> {
+        None
+    }
+
     /// The config file, if there is one. Commands on the same machine find the server of their config by it.
     fn config_file(&self) -> Option<&Path> {
         None
@@ -71,6 +76,34 @@ pub trait HostControl: Send + Sync + 'static {
         let _ = name;
         Box::pin(async { Err(ToolChangeError::Configured) })
     }
+}
+
+/// A value of the config, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigValue {
+    /// The full path of the key, such as `server.port`.
+    pub key: String,
+    /// The value; a secret is masked.
+    pub value: Value,
+    /// What kind of source sets it.
+    pub source: ConfigSource,
+    /// The source in words: `toolhub.toml:12`, `env TOOLHUB__SERVER__PORT`, `flag --set server.port` or `default`.
+    pub origin: String,
+}
+
+/// What sets a value of the config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfigSource {
+    /// Nothing: it is the default.
+    Default,
+    /// A config file.
+    File,
+    /// An environment variable, or an env file.
+    Environment,
+    /// A flag of the command.
+    Flag,
 }
 
 /// A toolset of the config.

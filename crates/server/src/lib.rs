@@ -48,7 +48,8 @@ use toolhub_agent::AgentService;
 use toolhub_core::{ToolHub, backend::Backend};
 
 pub use host_control::{
-    Backup, ConfigProblem, HostControl, HostControlError, NamedToolset, ReloadReport, ToolChangeError,
+    Backup, ConfigProblem, ConfigSource, ConfigValue, HostControl, HostControlError, NamedToolset, ReloadReport,
+    ToolChangeError,
 };
 pub use keys::{KeyError, KeyRing, NewKey};
 pub use listener::{BoundServer, ServeError};

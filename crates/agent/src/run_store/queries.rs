@@ -1,5 +1,7 @@
 //! Queries for conversations and runs.
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use smol_str::SmolStr;
@@ -91,6 +93,26 @@ impl RunStore {
                 None => return Ok(found),
             }
         }
+    }
+
+    /// The open runs of these threads, by thread. A row that cannot be read is left out.
+    pub(crate) async fn open_runs(
+        &self,
+        threads: &[ThreadKey],
+        now: Timestamp,
+    ) -> Result<HashMap<ThreadId, RunId>, StoreError> {
+        let mut found = HashMap::new();
+        for threads in threads.chunks(PAGE_SIZE) {
+            let keys: Vec<RowKey> =
+                threads.iter().map(|thread| row_key(thread, Table::Runs, OPEN_RUN_ROW_ID)).collect();
+            let rows = self.store.load(&keys, now).await?;
+            let open = threads.iter().zip(rows).filter_map(|(thread, row)| {
+                let open: OpenRunId = serde_json::from_slice(&row?.value).ok()?;
+                Some((thread.thread.clone(), open.run.id))
+            });
+            found.extend(open);
+        }
+        Ok(found)
     }
 
     /// The tail of a conversation: the messages that would be sent within this token budget, and the one before them,
@@ -224,6 +246,17 @@ impl RunStore {
 struct DriverNode {
     #[serde(default)]
     node: Option<SmolStr>,
+}
+
+/// The part of an open run that names it.
+#[derive(Deserialize)]
+struct OpenRunId {
+    run: RunIdOnly,
+}
+
+#[derive(Deserialize)]
+struct RunIdOnly {
+    id: RunId,
 }
 
 /// Decodes the rows of a list, as many as fit on a page.

@@ -1,5 +1,7 @@
 //! Queries and management of runs and conversations: read, cancel, delete.
 
+use std::collections::HashMap;
+
 use toolhub_core::{
     CancellationToken, Status, ThreadError,
     backend::StoreError,
@@ -54,6 +56,26 @@ impl AgentService {
         }
         let checkout = self.0.run_store.checkout(&thread_key, self.0.hub.now()).await?;
         Ok(checkout.map(|checkout| checkout.open_run.run.id))
+    }
+
+    /// The open runs of these threads, whichever process drives them.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn open_runs(
+        &self,
+        tenant: &Tenant,
+        threads: &[ThreadId],
+    ) -> Result<HashMap<ThreadId, RunId>, StoreError> {
+        let Inner { hub, run_store, active_runs, .. } = &*self.0;
+        let keys: Vec<ThreadKey> = threads.iter().map(|thread| ThreadKey::new(tenant, thread)).collect();
+        let mut found = run_store.open_runs(&keys, hub.now()).await?;
+        for key in keys {
+            if let Some(active) = active_runs.get(&key) {
+                found.insert(key.thread, active.run);
+            }
+        }
+        Ok(found)
     }
 
     /// The runs of a thread, the newest first: at most `limit`, those before `before`. The list ends early at 4 MiB of runs;

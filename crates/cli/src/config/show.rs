@@ -5,10 +5,11 @@
 
 use std::fmt::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use toolhub::{
     config::SecretText,
     redact::{Redactor, is_secret_setting},
+    server::{ConfigSource, ConfigValue},
 };
 
 use super::{
@@ -34,13 +35,24 @@ pub(crate) fn to_toml(loaded: &LoadedConfig, origins: bool) -> String {
     writer.render()
 }
 
-/// As JSON: each value with its key and origin.
-pub(crate) fn values_with_origins(loaded: &LoadedConfig) -> Value {
+/// Each value with its key and origin.
+pub(crate) fn values_with_origins(loaded: &LoadedConfig) -> Vec<ConfigValue> {
     let mut all = Vec::new();
     visit_leaves(&masked_values(loaded), &Path::default(), &mut |path, value| {
-        all.push(json!({ "key": path.to_string(), "value": value, "origin": describe_origin(loaded, path) }));
+        let (key, origin) = (path.to_string(), describe_origin(loaded, path));
+        all.push(ConfigValue { key, value: value.clone(), source: source_of(loaded, path), origin });
     });
-    all.into()
+    all
+}
+
+/// What kind of source sets the value at a path.
+fn source_of(loaded: &LoadedConfig, path: &Path) -> ConfigSource {
+    match loaded.tree.get(path).map(|node| &node.origin) {
+        None => ConfigSource::Default,
+        Some(Origin::File { .. }) => ConfigSource::File,
+        Some(Origin::Env { .. }) => ConfigSource::Environment,
+        Some(Origin::Flag(_)) => ConfigSource::Flag,
+    }
 }
 
 fn visit_leaves(value: &Value, path: &Path, visit: &mut impl FnMut(&Path, &Value)) {

@@ -25,8 +25,8 @@ use toolhub::{
     backend::Backend,
     clock::{Clock as _, SystemClock},
     server::{
-        Auth, Backup, HostControl, HostControlError, KeyRing, KeySetting, Limits, NamedToolset, ReloadReport, Server,
-        Settings, ToolChangeError,
+        Auth, Backup, ConfigValue, HostControl, HostControlError, KeyRing, KeySetting, Limits, NamedToolset,
+        ReloadReport, Server, Settings, ToolChangeError,
     },
     sqlite,
     status::Language,
@@ -270,6 +270,10 @@ impl Daemon {
 impl HostControl for Daemon {
     fn config(&self) -> Value {
         config::masked_values(&self.loaded())
+    }
+
+    fn config_values(&self) -> Option<Vec<ConfigValue>> {
+        Some(config::values_with_origins(&self.loaded()))
     }
 
     fn config_file(&self) -> Option<&Path> {

@@ -16,7 +16,7 @@ use toolhub_storage::{
 };
 use toolhub_types::{
     count_by_key::CountByKey,
-    ids::{ApprovalId, Tenant},
+    ids::{ApprovalId, Tenant, ThreadId},
     page_budget::LIST_PAGE_BYTES,
     timestamp::Timestamp,
 };
@@ -42,6 +42,7 @@ struct Entries {
 
 struct Entry {
     tenant: Tenant,
+    thread: Option<ThreadId>,
     expires: Timestamp,
     row_version: u64,
 }
@@ -80,7 +81,8 @@ impl Entries {
 impl PendingApprovals {
     /// Counts an approval that is about to be stored.
     pub(super) fn insert<A>(&self, tenant: &Tenant, approval: &Approval<A>, now: Timestamp) {
-        let entry = Entry { tenant: tenant.clone(), expires: approval.expires_at, row_version: UNSTORED };
+        let (tenant, thread) = (tenant.clone(), approval.thread.clone());
+        let entry = Entry { tenant, thread, expires: approval.expires_at, row_version: UNSTORED };
         self.lock().insert(approval.id, entry, now);
     }
 
@@ -108,6 +110,18 @@ impl Approvals {
         let mut entries = self.pending.lock();
         entries.remove_expired(now);
         ApprovalStats { pending: entries.by_id.len(), wait: self.pending.wait.latency() }
+    }
+
+    /// The number of pending approvals of each thread of a tenant that has any.
+    pub(crate) fn pending_by_thread(&self, tenant: &Tenant) -> HashMap<ThreadId, usize> {
+        let now = self.clock.now();
+        let mut counts = HashMap::new();
+        let entries = self.pending.lock();
+        let pending = entries.by_id.values().filter(|entry| entry.tenant == *tenant && entry.expires > now);
+        for thread in pending.filter_map(|entry| entry.thread.as_ref()) {
+            *counts.entry(thread.clone()).or_default() += 1;
+        }
+        counts
     }
 
     /// Whether a tenant may request no more approvals; `is_full` decides by the number of pending ones, of all tenants and of this
@@ -170,8 +184,9 @@ impl Approvals {
         let now = self.clock.now();
         let read = ok_or_log(decode::<Approval>(Table::Approvals, &key.id, LAYOUT, row));
         let (approval, row_version) = read.filter(|(approval, _)| approval.state_at(now) == ApprovalState::Pending)?;
-        let (tenant, expires) = (key.partition.tenant.clone(), approval.expires_at);
-        self.pending.lock().insert(approval.id, Entry { tenant, expires, row_version: row_version.number }, now);
+        let (tenant, expires, row_version) = (key.partition.tenant.clone(), approval.expires_at, row_version.number);
+        let entry = Entry { tenant, thread: approval.thread, expires, row_version };
+        self.pending.lock().insert(approval.id, entry, now);
         Some(approval.id)
     }
 }

@@ -3,7 +3,7 @@
 //! In: a tenant and an answer to an approval. Out: approvals and grants with secrets redacted. `approvals` stores them; this file
 //! checks an answer against the current tool and its rules.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use toolhub_storage::backend::StoreError;
 use toolhub_types::redact::Redactor;
 use toolhub_types::{
     approval::{ApprovalOutcome, ApprovalState},
-    ids::{ApprovalId, Tenant},
+    ids::{ApprovalId, Tenant, ThreadId},
     json::CompactJson,
     policy::PolicyDecision,
     problem::Problem,
@@ -51,6 +51,12 @@ impl ToolHub {
         let matches = |approval: &Approval<CompactJson>| state.is_none_or(|wanted| approval.state_at(now) == wanted);
         let found = self.engine.approvals.newest(tenant, before, limit, matches).await?;
         Ok(found.into_iter().map(|permit| self.with_current_state(permit.approval)).collect())
+    }
+
+    /// The number of pending approvals of each of a tenant's threads that has any.
+    #[must_use]
+    pub fn pending_approvals_by_thread(&self, tenant: &Tenant) -> HashMap<ThreadId, usize> {
+        self.engine.approvals.pending_by_thread(tenant)
     }
 
     /// One approval.

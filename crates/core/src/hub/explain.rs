@@ -2,10 +2,14 @@
 //!
 //! In: a thread's tool snapshots. Out: an `Explanation` as data and as text; rate quotas; the one-line status summary.
 
+mod call_forecast;
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+
+pub use call_forecast::{CallForecast, DecidingRule, ForecastError, ForecastResult};
 
 use super::{SourceStatus, StatusScope, ToolHub, availability::ToolSnapshot, offer::OfferOptions};
 use crate::{
@@ -77,6 +81,9 @@ pub struct Explanation {
     /// Remaining quotas of the rate limits that all callers share, globally or in this thread.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<RateQuota>,
+    /// What would happen to the call that was asked about; absent if none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<Box<CallForecast>>,
     #[serde(skip)]
     gate: Gate,
     #[serde(skip)]
@@ -152,6 +159,7 @@ impl Explanation {
         lines.extend(self.grants.iter().map(|grant| grant_text(grant, language)));
         lines.push(if chinese { format!("限制：{policy}") } else { format!("Limits: {policy}.") });
         lines.extend(self.nodes.map(|nodes| nodes_text(nodes, &self.policy, language)));
+        lines.extend(self.call.as_ref().map(|call| call.text(language)));
         lines.join("\n")
     }
 }
@@ -215,6 +223,7 @@ impl ToolHub {
             policy: snapshot.tool.limits.clone(),
             nodes: (!self.has_exclusive_store()).then(|| self.engine.nodes.alive()),
             rates: self.shared_rate_quotas(&snapshot.tool, tenant, thread.unwrap_or(&unused)),
+            call: None,
             reading: snapshot.reading,
             unmet_dependencies: snapshot.unmet_dependencies,
         })

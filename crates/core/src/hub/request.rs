@@ -11,6 +11,7 @@ use smol_str::SmolStr;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use super::{Explanation, ToolHub};
 use crate::{
     call::{ApprovalReuse, Call, CallHead, CallReceipt, InputHandler, UpdateSink},
     engine::Engine,
@@ -19,6 +20,7 @@ use crate::{
 };
 use toolhub_storage::clock;
 use toolhub_types::{
+    error::CallError,
     ids::{CallId, Caller, IdError, IdempotencyKey, RunId, Tenant, ThreadId},
     outcome::Outcome,
     progress::{CallUpdate, Progress},
@@ -190,6 +192,15 @@ impl<'hub> CallRequest<'hub> {
     /// For callers that cannot wait for an approval, such as HTTP clients.
     pub fn until_approval(self) -> BoxFuture<'hub, CallReceipt> {
         pipeline::run_until_approval(self.engine, self.submission)
+    }
+
+    /// Explains what would happen to the call if it was made now, in the member [`call`](super::Explanation::call) of the explanation of
+    /// its tool. Nothing runs, counts or is stored.
+    ///
+    /// # Errors
+    /// When the tool is not registered, the id of the thread is not valid, or the store does not answer.
+    pub async fn explain(self) -> Result<Explanation, CallError> {
+        ToolHub { engine: self.engine.clone() }.explain_call(self.submission).await
     }
 
     pub(super) fn into_submission(self) -> Submission {

@@ -19,7 +19,7 @@ use crate::{
     execution::Tool,
     pipeline,
     statuses::StatusKey,
-    threads::{ThreadInfo, ThreadPage},
+    threads::{ThreadInfo, ThreadPage, ThreadPosition},
 };
 use toolhub_state::StateCleanup;
 use toolhub_storage::backend::{Change, Cursor, RowVersion, StoreError, Write};
@@ -124,6 +124,21 @@ impl ToolHub {
     /// When the store does not answer.
     pub async fn threads(&self, tenant: &Tenant, after: Option<Cursor>) -> Result<ThreadPage, StoreError> {
         self.engine.thread_store.list(tenant, after).await
+    }
+
+    /// A tenant's threads that match, the most recently active ones first: at most `limit`, those after `after`. Reads all threads of
+    /// the tenant.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn recent_threads(
+        &self,
+        tenant: &Tenant,
+        after: Option<ThreadPosition>,
+        limit: usize,
+        matches: impl Fn(&ThreadInfo) -> bool,
+    ) -> Result<Vec<ThreadInfo>, StoreError> {
+        self.engine.thread_store.most_recent(tenant, after, limit, matches).await
     }
 
     /// Deletes a thread immediately: its instances, its state, its pending approvals and all its records. Returns whether it

@@ -266,7 +266,8 @@ async fn unless_cancelled<T>(envelope: &CallEnvelope, wait: impl Future<Output =
     }
 }
 
-fn rate_limited(envelope: &CallEnvelope, excess: &RateExceeded) -> CallError {
+/// The refusal of a call that exceeds a rate limit.
+pub(crate) fn rate_limited(envelope: &CallEnvelope, excess: &RateExceeded) -> CallError {
     let name = &envelope.tool.definition.name;
     let (limit, wait) = (&envelope.tool.limits.rate_limits[excess.limit_index], excess.retry_after);
     let mut error = CallError::new(ErrorKind::RateLimited)

@@ -7,6 +7,9 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::{Allowed, Done, hooks, output, ticket::Ticket};
 use crate::{
     batched_records::EndedCall,
@@ -16,6 +19,21 @@ use crate::{
     services::Services,
 };
 use toolhub_types::{content::Content, effect::Effect, error::CallError, outcome::Outcome};
+
+/// Whether the result cache would answer a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CacheForecast {
+    /// Results of the tool are not cached.
+    Off,
+    /// This call does not use the cache, because other tools need the evidence of its success in the thread.
+    Bypassed,
+    /// It would get a cached result.
+    Hit,
+    /// No result is cached for these arguments.
+    Miss,
+}
 
 /// The result of a cache lookup.
 pub(super) enum CacheLookup {
@@ -59,13 +77,31 @@ async fn serve_cached(engine: &Engine, envelope: CallEnvelope, cached: &CachedRe
     outcome
 }
 
+/// Whether a call does not use the cache of its tool.
+fn is_bypassed(envelope: &CallEnvelope) -> bool {
+    let call = &envelope.call;
+    let leaves_evidence = envelope.evidence_demand != EvidenceDemand::None && call.thread.is_some();
+    // The result of external work belongs to this call alone.
+    let is_of_this_call = call.idempotency_key.is_some() || call.external.is_some() || envelope.approval().is_some();
+    is_of_this_call || envelope.is_resumed() || leaves_evidence
+}
+
+/// Whether the cache would answer a call.
+pub(super) async fn forecast(engine: &Engine, envelope: &CallEnvelope) -> Result<CacheForecast, CallError> {
+    if envelope.tool.limits.cache.is_none() {
+        return Ok(CacheForecast::Off);
+    }
+    if is_bypassed(envelope) {
+        return Ok(CacheForecast::Bypassed);
+    }
+    let fingerprint = fingerprint(&engine.services, envelope).await?;
+    let cached = engine.scheduler.result_cache.get(&fingerprint, engine.services.clock.instant());
+    Ok(if cached.is_some() { CacheForecast::Hit } else { CacheForecast::Miss })
+}
+
 async fn search(engine: &Engine, allowed: Allowed, ticket: &Ticket<'_>) -> Result<CacheLookup, CallError> {
     let Allowed(mut envelope) = allowed;
-    // The result of external work belongs to this call alone.
-    let external = envelope.call.external.is_some();
-    let bypass =
-        envelope.call.idempotency_key.is_some() || envelope.approval().is_some() || envelope.is_resumed() || external;
-    if bypass || (envelope.evidence_demand != EvidenceDemand::None && envelope.call.thread.is_some()) {
+    if is_bypassed(&envelope) {
         return Ok(CacheLookup::Miss(Allowed(envelope)));
     }
     let fingerprint = fingerprint(&engine.services, &envelope).await?;

@@ -45,6 +45,14 @@ pub(super) async fn decide(engine: &Engine, valid: Valid) -> Result<Allowed, Cal
     }
 }
 
+/// The refusal of a call that a rule denies.
+pub(super) fn denial(envelope: &CallEnvelope) -> Option<CallError> {
+    match verdict(envelope) {
+        PolicyDecision::Deny(denial) => Some(forbidden(envelope, &denial)),
+        PolicyDecision::Allow | PolicyDecision::Ask(_) => None,
+    }
+}
+
 fn verdict(envelope: &CallEnvelope) -> PolicyDecision {
     envelope.tool.gate.decide(&envelope.tool.definition, &envelope.call.arguments.to_value(), &envelope.call.caller)
 }

@@ -68,7 +68,7 @@ pub struct ThreadPage {
 }
 
 /// Threads per page of a scan. Large, because a store without an index over partitions scans all rows for each page.
-const IDLE_SCAN_PAGE_SIZE: usize = 10_000;
+pub(super) const IDLE_SCAN_PAGE_SIZE: usize = 10_000;
 
 /// A thread as it is in the store.
 pub(crate) struct StoredThread {
@@ -79,9 +79,9 @@ pub(crate) struct StoredThread {
 
 /// The threads in the store, merged with the activity of this node.
 pub(crate) struct ThreadStore {
-    activity: Arc<ThreadActivity>,
-    store: Arc<dyn Backend>,
-    clock: Arc<dyn Clock>,
+    pub(super) activity: Arc<ThreadActivity>,
+    pub(super) store: Arc<dyn Backend>,
+    pub(super) clock: Arc<dyn Clock>,
     /// Serializes flushes and deletions: a flush must not write the row of a thread that is being deleted.
     write_lock: AsyncMutex<()>,
     /// The threads that this node is deleting.
@@ -269,7 +269,7 @@ impl ThreadStore {
     }
 }
 
-fn thread_info(id: ThreadId, record: Record) -> ThreadInfo {
+pub(super) fn thread_info(id: ThreadId, record: Record) -> ThreadInfo {
     let Record { created, last_active, calls } = record;
     ThreadInfo { id, created, last_active, calls }
 }

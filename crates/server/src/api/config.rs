@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     app::App,
-    host_control::{ConfigProblem, HostControl, HostControlError, ReloadReport, run_to_end},
+    extract::Query,
+    host_control::{ConfigProblem, ConfigValue, HostControl, HostControlError, ReloadReport, run_to_end},
     json::Json,
     problem::{ApiResult, Code, Problem},
     route::Route,
@@ -21,7 +22,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/v1/config", admin, "system", show)
             .summary("The effective config; secrets are masked")
-            .json_response::<Value>(200, "The config")
+            .json_response::<ConfigView>(200, "The config; with `origins=true` every value with its key and origin")
             .problems(&[Code::NOT_FOUND]),
         Route::new(Method::POST, "/api/v1/reload", admin, "system", reload)
             .audited("config.reload")
@@ -73,8 +74,42 @@ impl From<ConfigProblem> for ConfigErrorItem {
     }
 }
 
-async fn show(State(app): State<App>) -> ApiResult<Json<Value>> {
-    Ok(Json(host_control(&app)?.config()))
+/// In which form to show the config.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ConfigQuery {
+    /// `true` lists every value with its key and where it comes from.
+    origins: Option<bool>,
+}
+
+/// The config.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum ConfigView {
+    /// Every value with its origin.
+    Origins(ConfigValues),
+    /// The values, nested as in the file.
+    Values(Map<String, Value>),
+}
+
+/// Every value of the config.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ConfigValues {
+    /// The values, in the order of the config.
+    items: Vec<ConfigValue>,
+}
+
+async fn show(State(app): State<App>, Query(query): Query<ConfigQuery>) -> ApiResult<Json<ConfigView>> {
+    let host = host_control(&app)?;
+    if query.origins != Some(true) {
+        let values = if let Value::Object(values) = host.config() { values } else { Map::new() };
+        return Ok(Json(ConfigView::Values(values)));
+    }
+    let unknown =
+        || Problem::new(Code::NOT_FOUND, "this program does not know where the values of its config come from");
+    let items = host.config_values().ok_or_else(unknown)?;
+    Ok(Json(ConfigView::Origins(ConfigValues { items })))
 }
 
 async fn reload(State(app): State<App>) -> ApiResult<Json<ReloadReport>> {

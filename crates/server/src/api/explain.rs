@@ -1,4 +1,4 @@
-//! Why a tool is, or is not, offered, and what would change that.
+//! Why a tool is, or is not, offered, and what would change that; and what would happen to a call.
 
 use axum::{
     extract::State,
@@ -7,12 +7,13 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub_core::{ErrorKind, Explanation, status::Language};
+use serde_json::{Map, Value};
+use toolhub_core::{ErrorKind, Explanation, ids::ThreadId, status::Language};
 
 use super::{threads, tools::ToolPath};
 use crate::{
     app::App,
-    extract::{AcceptLanguage, Params, Query},
+    extract::{AcceptLanguage, Body, Params, Query},
     json::Json,
     problem::{ApiResult, Code},
     route::Route,
@@ -27,6 +28,17 @@ pub(super) fn routes() -> Vec<Route> {
             .response_header(&[200], "Content-Language", "The language of the explanation.")
             .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
+        Route::new(
+            Method::POST,
+            "/api/v1/tools/{name}/explain",
+            Access::Needs(Scope::ToolsRead),
+            "tools",
+            explain_call,
+        )
+        .summary("What would happen to a call that is made now; nothing runs or counts")
+        .json_response::<ExplainResponse>(200, "The facts about the tool and, in `call`, about the call")
+        .response_header(&[200], "Content-Language", "The language of the explanation.")
+        .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
     ]
 }
 
@@ -36,6 +48,18 @@ pub(super) fn routes() -> Vec<Route> {
 struct ExplainQuery {
     /// The thread; without it, the answer for a new thread.
     thread_id: Option<String>,
+}
+
+/// The call to explain.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ExplainCall")]
+struct ExplainBody {
+    /// The tool's arguments.
+    #[serde(default)]
+    arguments: Map<String, Value>,
+    /// The thread. It is not created.
+    thread_id: Option<ThreadId>,
 }
 
 /// Why a tool is, or is not, offered.
@@ -58,11 +82,36 @@ async fn explain(
         Some(id) => Some(threads::find(&app, &principal.tenant, id).await?.id),
         None => None,
     };
-    let mut facts = app.hub().explain(&name, &principal.tenant, thread.as_ref()).await?;
+    let facts = app.hub().explain(&name, &principal.tenant, thread.as_ref()).await?;
+    respond(&app, &principal, facts, language).await
+}
+
+async fn explain_call(
+    State(app): State<App>,
+    principal: Principal,
+    Params(ToolPath { name }): Params<ToolPath>,
+    AcceptLanguage(language): AcceptLanguage,
+    Body(ExplainBody { arguments, thread_id }): Body<ExplainBody>,
+) -> ApiResult<impl IntoResponse> {
+    let call = app.hub().call(name.as_str(), Value::Object(arguments));
+    let mut call = call.tenant(principal.tenant.clone()).caller(principal.caller.clone());
+    if let Some(thread) = &thread_id {
+        call = call.thread(thread.as_str());
+    }
+    let facts = call.explain().await?;
+    respond(&app, &principal, facts, language).await
+}
+
+async fn respond(
+    app: &App,
+    principal: &Principal,
+    mut facts: Explanation,
+    language: Language,
+) -> ApiResult<impl IntoResponse + use<>> {
     if !principal.has_scope(Scope::Admin) {
         // A shared failure may come from another tenant, and its text may contain that tenant's data: replace it by the
         // generic text of its kind.
-        let shared = app.hub().explain(&name, &principal.tenant, None).await?.last_failure;
+        let shared = app.hub().explain(&facts.tool_name, &principal.tenant, None).await?.last_failure;
         if let Some(failure) = facts.last_failure.as_mut().filter(|failure| shared.as_ref() == Some(*failure)) {
             failure.text = failure.kind.row().operator.into();
         }

@@ -1,11 +1,11 @@
-//! Statistics, policies and the dependency graph of tools.
+//! Statistics and policies of tools.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub_core::{CallError, DependencyGroup, Detail, ErrorKind, Limits, RecentStats, Tool, ToolFilter, ToolStats};
+use toolhub_core::{CallError, Detail, ErrorKind, Limits, RecentStats, Tool, ToolFilter, ToolStats};
 
 use super::tools::ToolPath;
 use crate::{
@@ -32,9 +32,6 @@ pub(super) fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/v1/policies", reads, "tools", policies)
             .summary("Rules and limits of each tool")
             .json_response::<List<PolicyView>>(200, "A page of tools, by name"),
-        Route::new(Method::GET, "/api/v1/graph", reads, "tools", graph)
-            .summary("Dependency graph of the tools")
-            .json_response::<Graph>(200, "Tools, and an edge for each dependency"),
     ]
 }
 
@@ -126,86 +123,4 @@ async fn policies(
     let next = query.limit.truncate(&mut policies).map(|last| last.tool.clone());
     let position = |policies: &[PolicyView]| policies.last().map(|last| last.tool.clone()).unwrap_or_default();
     Ok(uri.bounded_list_response(LIST_NAME, policies, next, position))
-}
-
-/// The dependency graph of the tools.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Graph {
-    /// The tools, by name, and dependencies that are not registered.
-    nodes: Vec<Node>,
-    /// The dependencies.
-    edges: Vec<Edge>,
-}
-
-/// A tool.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Node {
-    /// Its name.
-    name: String,
-    /// Its kind; null if it is not registered.
-    kind: Option<String>,
-    /// Whether it has no dependencies.
-    root: bool,
-}
-
-/// A dependency of one tool on another.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct Edge {
-    /// The tool that must succeed.
-    from: String,
-    /// The tool that depends on it.
-    to: String,
-    /// The index of its dependency group; all groups must be satisfied.
-    group: usize,
-    /// Whether all tools of the group must succeed, any of them, or all in this order.
-    needs: GroupMode,
-    /// How old a success may be; absent for any age.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    within_ms: Option<u64>,
-}
-
-/// How the tools of a group combine.
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-enum GroupMode {
-    All,
-    Any,
-    Sequence,
-}
-
-async fn graph(State(app): State<App>) -> Json<Graph> {
-    let tools = app.hub().list(&ToolFilter::default());
-    let mut nodes: Vec<Node> = Vec::with_capacity(tools.len());
-    let (mut edges, mut dependencies) = (Vec::new(), BTreeSet::new());
-    for tool in &tools {
-        let definition = &tool.definition;
-        let (name, kind) = (definition.name.to_string(), Some(definition.kind.to_string()));
-        for (index, group) in definition.depends_on.0.iter().enumerate() {
-            for base in group.tools() {
-                dependencies.insert(base.clone());
-                edges.push(Edge {
-                    from: base.to_string(),
-                    to: name.clone(),
-                    group: index,
-                    needs: group_mode(group),
-                    within_ms: group.within().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-                });
-            }
-        }
-        nodes.push(Node { name, kind, root: definition.depends_on.is_empty() });
-    }
-    let unregistered = dependencies.into_iter().filter(|name| app.hub().get(name).is_none());
-    nodes.extend(unregistered.map(|name| Node { name: name.to_string(), kind: None, root: true }));
-    nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    Json(Graph { nodes, edges })
-}
-
-fn group_mode(group: &DependencyGroup) -> GroupMode {
-    match group {
-        DependencyGroup::All { .. } => GroupMode::All,
-        DependencyGroup::Any { .. } => GroupMode::Any,
-        DependencyGroup::Sequence { .. } => GroupMode::Sequence,
-    }
 }

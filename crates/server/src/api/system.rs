@@ -15,6 +15,7 @@ use toolhub_core::clock::{ClockJump, SystemClock, Timestamp};
 
 use crate::{
     app::App,
+    features,
     json::Json,
     route::Route,
     scope::{Access, Principal, Scope},
@@ -64,6 +65,8 @@ struct Info {
     caller: String,
     /// The permissions of the key.
     scopes: Vec<Scope>,
+    /// What this server has, beyond what every server has, such as `ui` for the dashboard.
+    features: Vec<&'static str>,
 }
 
 /// A jump of the machine's clock.
@@ -102,6 +105,7 @@ async fn info(State(app): State<App>, principal: Principal) -> Json<Info> {
         tenant: principal.tenant.to_string(),
         caller: principal.caller.to_string(),
         scopes: Scope::ALL.into_iter().filter(|scope| principal.has_scope(*scope)).collect(),
+        features: features::of(&app),
     })
 }
 

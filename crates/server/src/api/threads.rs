@@ -1,5 +1,7 @@
 //! Threads: created, listed, looked up, and deleted with all of their data.
 
+mod list;
+
 use axum::{
     extract::State,
     http::{Method, StatusCode, header},
@@ -9,38 +11,31 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
     ErrorKind, ThreadError, ThreadInfo, ToolName,
-    backend::{self, Partition, RowKey, Table},
     ids::{Tenant, ThreadId},
     suggest,
 };
 
 use crate::{
     app::App,
-    extract::{MaybeBody, Params, Query},
+    extract::{MaybeBody, Params},
     json::Json,
-    page::{self, List, ListQuery, ListResponse, RequestUri},
     problem::{ApiResult, Code, FieldError, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
 };
 
-const LIST_NAME: &str = "threads";
 /// How many ids an unknown one is answered with, and about how many are compared with it.
 const MAX_SUGGESTIONS: usize = 3;
 const MAX_COMPARED: usize = 1_000;
 
 pub(super) fn routes() -> Vec<Route> {
     let reads = Access::Needs(Scope::ToolsRead);
-    vec![
+    let mut routes = vec![
         Route::new(Method::POST, "/api/v1/threads", Access::Needs(Scope::ToolsCall), "threads", create)
             .summary("Create a thread; without an id it gets a random one")
             .json_response::<ThreadInfo>(201, "The thread was created")
             .json_response::<ThreadInfo>(200, "The thread exists already")
             .response_header(&[201], "Location", "The path of the thread.")
-            .refusals(&[ErrorKind::StoreUnavailable]),
-        Route::new(Method::GET, "/api/v1/threads", reads, "threads", list)
-            .summary("The threads of the key's tenant, by id")
-            .json_response::<List<ThreadInfo>>(200, "A page of threads")
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/threads/{id}", reads, "threads", show)
             .summary("One thread")
@@ -77,7 +72,9 @@ pub(super) fn routes() -> Vec<Route> {
         .json_response::<ClosedInstances>(200, "The tool, if it had an instance in the thread")
         .problems(&[Code::THREAD_NOT_FOUND])
         .refusals(&[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable]),
-    ]
+    ];
+    routes.extend(list::routes());
+    routes
 }
 
 /// The thread with this id, if the tenant has it.
@@ -173,34 +170,6 @@ async fn create(
     let thread = app.hub().create_thread(&principal.tenant, id).await?;
     let location = format!("/api/v1/threads/{}", thread.id);
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(thread)).into_response())
-}
-
-async fn list(
-    State(app): State<App>,
-    principal: Principal,
-    Query(query): Query<ListQuery>,
-    uri: RequestUri,
-) -> ApiResult<ListResponse<ThreadInfo>> {
-    let last = page::decode_cursor(query.cursor.as_ref(), LIST_NAME)?;
-    let last = last.map(ThreadId::new).transpose().map_err(|_| page::unknown_position())?;
-    let mut after = last.map(|id| backend::Cursor(thread_row_key(&principal.tenant, &id)));
-    let mut threads = Vec::new();
-    loop {
-        let page = app.hub().threads(&principal.tenant, after).await?;
-        threads.extend(page.threads);
-        after = page.next;
-        if after.is_none() || threads.len() >= query.limit.plus_one() {
-            break;
-        }
-    }
-    let next = query.limit.truncate(&mut threads).map(|last| last.id.to_string());
-    Ok(uri.list_response(LIST_NAME, threads, next))
-}
-
-/// The row key of a thread: the list is in the order of these.
-fn thread_row_key(tenant: &Tenant, id: &ThreadId) -> RowKey {
-    let partition = Partition::for_thread(tenant.clone(), id.clone());
-    RowKey { partition, table: Table::Threads, id: id.clone().into() }
 }
 
 async fn show(

@@ -5,7 +5,7 @@ use toolhub_server::{Scope, Server};
 
 use crate::{
     support_agents::{AgentFixture, agent_fixture},
-    support_api::send,
+    support_api::{send, settings},
     support_listener::{make_key, settings_with_keys},
 };
 
@@ -259,4 +259,66 @@ async fn runs_and_models_are_counted() {
     ] {
         assert!(page.contains(line), "no {line} in\n{page}");
     }
+}
+
+#[tokio::test]
+async fn the_list_of_threads_has_open_runs_and_waiting_approvals() {
+    let fixture = agent_fixture().await;
+    let begin = async |thread: &str, content: &str| {
+        let path = format!("/api/v1/threads/{thread}/messages");
+        let body = Some(json!({"content": content}));
+        let run = fixture.api.request("POST", &path, body, &[("prefer", "respond-async")]).await.expect_status(202);
+        run["runId"].as_str().unwrap().to_owned()
+    };
+    let asking = begin("asking", "call order").await;
+    let thinking = begin("thinking", "think").await;
+    fixture.send_message("done", "hello").await.expect_status(200);
+    let again = json!({"threadId": "asking", "arguments": {"what": "tea"}});
+    fixture.api.post("/api/v1/tools/order/calls", again).await.expect_status(202);
+    fixture.run_until(&asking, |run| run["calls"][0]["status"] == "awaiting_approval").await;
+    for order in ["id", "active"] {
+        let listed = fixture.api.get(&format!("/api/v1/threads?order={order}")).await.expect_status(200);
+        let of = |thread: &str| {
+            let item = listed["items"].as_array().unwrap().iter().find(|item| item["id"] == thread).unwrap();
+            (item["openRunId"].clone(), item["waitingApprovals"].clone())
+        };
+        assert_eq!(of("asking"), (json!(asking), json!(2)), "{order}");
+        assert_eq!(of("thinking"), (json!(thinking), json!(0)), "{order}");
+        assert_eq!(of("done"), (json!(null), json!(0)), "{order}");
+    }
+    // Without the agents that drive them, as on another node.
+    let other = Server::new(fixture.api.hub.clone(), fixture.api.store.clone(), settings()).router();
+    let listed = send(&other, "GET", "/api/v1/threads?q=ask", None, &[]).await.expect_status(200);
+    assert_eq!(listed["items"][0]["openRunId"], json!(asking), "{listed}");
+    for run in [asking, thinking] {
+        fixture.api.request("POST", &format!("/api/v1/runs/{run}/cancel"), None, &[]).await.expect_status(202);
+        fixture.run_until(&run, |run| run["status"] == "cancelled").await;
+    }
+    let listed = fixture.api.get("/api/v1/threads").await.expect_status(200);
+    for item in listed["items"].as_array().unwrap() {
+        let waiting = i32::from(item["id"] == "asking");
+        assert_eq!((&item["openRunId"], &item["waitingApprovals"]), (&json!(null), &json!(waiting)), "{item}");
+    }
+}
+
+#[tokio::test]
+async fn the_agents_are_listed_with_their_model_and_limits() {
+    let fixture = agent_fixture().await;
+    let listed = fixture.api.get("/api/v1/agents").await.expect_status(200);
+    let items = listed["items"].as_array().unwrap();
+    let names: Vec<_> = items.iter().map(|item| item["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["default", "outside", "sums"]);
+    let default = json!({
+        "name": "default", "default": true, "model": "echo", "patterns": null, "tools": 7,
+        "execution": {"by": "internal", "maxRetries": null},
+        "maxSteps": 12, "tokenBudget": null, "timeBudgetMs": null, "contextWindow": 128_000,
+    });
+    assert_eq!(items[0], default);
+    assert_eq!(items[1]["execution"], json!({"by": "external", "deadlineMs": 30_000}));
+    assert_eq!(
+        (&items[2]["patterns"], &items[2]["tools"], &items[2]["default"]),
+        (&json!(["add"]), &json!(1), &json!(false))
+    );
+    let none = crate::support_api::api_fixture().await.get("/api/v1/agents").await.expect_status(200);
+    assert_eq!(none, json!({"items": []}));
 }

@@ -7,6 +7,7 @@ mod api_agents;
 mod api_approvals;
 mod api_batches;
 mod api_calls;
+mod api_dry_run;
 mod api_events;
 mod api_idempotency;
 mod api_mcp_servers;

@@ -16,6 +16,8 @@ async fn whoever_asks_is_told_what_the_server_is_and_what_they_may() {
     assert_eq!((&info["tools"], &info["tenant"], &info["caller"]), (&json!(6), &json!("a"), &json!("ann")));
     assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
     assert!(!info["scopes"].as_array().unwrap().contains(&json!("admin")), "{info}");
+    let features = ["event_rate", "metrics_tick", "host_control", "mcp_endpoint", "metrics", "ui"];
+    assert_eq!(info["features"], json!(features));
     server.request("caller", "GET /api/v1/info", None, &[]).await.expect_problem(403, "forbidden");
 }
 
@@ -28,6 +30,11 @@ async fn config_reload_and_backup_are_for_admins() {
     }
     let boss = async |what: &str| server.request("boss", what, None, &[]).await;
     assert_eq!(boss("GET /api/v1/config").await.expect_status(200)["secret"], "••••");
+    assert_eq!(boss("GET /api/v1/config?origins=false").await.expect_status(200)["secret"], "••••");
+    let value = json!({"key": "server.port", "value": 8665, "source": "file", "origin": "toolhub.toml:3"});
+    assert_eq!(boss("GET /api/v1/config?origins=true").await.expect_status(200), json!({ "items": [value] }));
+    boss("GET /api/v1/config?origins=all").await.expect_problem(422, "invalid_request");
+    boss("GET /api/v1/config?origin=true").await.expect_problem(422, "invalid_request");
     let reloaded = boss("POST /api/v1/reload").await.expect_status(200);
     assert_eq!(
         reloaded,

@@ -53,6 +53,7 @@ async fn another_tenants_thread_is_not_there() {
         "DELETE /api/v1/threads/t1/instances/browse",
         "GET /api/v1/threads/t1/snapshot",
         "GET /api/v1/tools/look/explain?threadId=t1",
+        "GET /api/v1/graph?threadId=t1",
     ] {
         server.request("bob", what, None, &[]).await.expect_problem(404, "thread_not_found");
     }
@@ -60,7 +61,9 @@ async fn another_tenants_thread_is_not_there() {
         .request("bob", "GET /api/v1/state/contexts/t1%2Fcart/business", None, &[])
         .await
         .expect_problem(404, "state_not_found");
-    assert_eq!(server.request("bob", "GET /api/v1/threads", None, &[]).await.items("id"), [""; 0]);
+    for what in ["GET /api/v1/threads", "GET /api/v1/threads?order=active"] {
+        assert_eq!(server.request("bob", what, None, &[]).await.items("id"), [""; 0]);
+    }
     assert_eq!(server.request("bob", "GET /api/v1/state/contexts", None, &[]).await.items("id"), [""; 0]);
 }
 
@@ -83,6 +86,50 @@ async fn threads_are_listed_a_page_at_a_time_each_once() {
         assert_eq!(found, all, "limit {limit}");
     }
     assert_eq!(server.get("/api/v1/threads").await.items("id").len(), 50);
+}
+
+#[tokio::test]
+async fn threads_are_listed_by_their_last_activity_and_found_by_a_part_of_their_id() {
+    let server = state_fixture().await;
+    let all: Vec<String> = (0..130).map(|number| format!("T{number:03}")).collect();
+    for id in &all {
+        server.send_json("POST /api/v1/threads", json!({"id": id})).await.expect_status(201);
+    }
+    server.call("look", "T007", json!({})).await;
+    for limit in [7, 50, 131] {
+        let (mut found, mut next) = (Vec::new(), Some(format!("/api/v1/threads?order=active&limit={limit}")));
+        while let Some(path) = next {
+            let page = server.get(&path).await;
+            let body = page.expect_status(200);
+            let items = body["items"].as_array().unwrap();
+            assert!(items.len() <= limit);
+            found.extend(items.iter().map(|item| {
+                let text = |member: &str| item[member].as_str().unwrap().to_owned();
+                (std::cmp::Reverse(text("lastActiveAt")), text("id"))
+            }));
+            next = page.next_link();
+        }
+        assert_eq!(found[0].1, "T007", "limit {limit}");
+        assert!(found.is_sorted(), "{found:?}");
+        let mut ids: Vec<String> = found.into_iter().map(|(_, id)| id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, all, "limit {limit}");
+    }
+    for order in ["id", "active"] {
+        let found = server.get(&format!("/api/v1/threads?order={order}&q=t12&limit=4")).await;
+        assert_eq!(found.items("id").len(), 4);
+        let rest = server.get(&found.next_link().unwrap()).await;
+        let mut ids = [found.items("id"), rest.items("id")].concat();
+        ids.extend(server.get(&rest.next_link().unwrap()).await.items("id"));
+        ids.sort_unstable();
+        assert_eq!(ids, all[120..130], "{order}");
+    }
+    assert_eq!(server.get("/api/v1/threads?q=x").await.items("id"), [""; 0]);
+    server.get("/api/v1/threads?order=newest").await.expect_problem(422, "invalid_request");
+    let by_id =
+        server.get("/api/v1/threads?limit=1").await.expect_status(200)["nextCursor"].as_str().unwrap().to_owned();
+    let foreign = format!("/api/v1/threads?order=active&cursor={by_id}");
+    server.get(&foreign).await.expect_problem(422, "invalid_request");
 }
 
 #[tokio::test]

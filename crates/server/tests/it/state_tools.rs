@@ -215,5 +215,29 @@ async fn the_graph_has_every_tool_and_an_edge_for_each_that_waits() {
     assert_eq!(graph["edges"], json!([{"from": "look", "to": "report", "group": 0, "needs": "all"}]));
     server.hub.unregister("look").await;
     let graph = server.get("/api/v1/graph").await.expect_status(200);
-    assert_eq!(graph["nodes"][3], json!({"name": "look", "kind": null, "root": true}));
+    let unregistered = json!({"name": "look", "kind": null, "root": true, "status": null, "reason": null});
+    assert_eq!(graph["nodes"][3], unregistered);
+}
+
+#[tokio::test]
+async fn the_graph_has_the_statuses_of_a_thread_or_those_of_all() {
+    let server = state_fixture().await;
+    server.call("look", "t1", json!({})).await;
+    server.send_json("POST /api/v1/threads", json!({"id": "t2"})).await.expect_status(201);
+    let look = json!({"status": "maintenance", "reason": "repairs", "threadId": "t1"});
+    server.send_json("PUT /api/v1/tools/look/status", look).await.expect_status(200);
+    let statuses = async |query: &str| {
+        let graph = server.get(&format!("/api/v1/graph{query}")).await.expect_status(200);
+        let nodes = graph["nodes"].as_array().unwrap().clone();
+        let of = |name: &str| nodes.iter().find(|node| node["name"] == name).unwrap()["status"].clone();
+        [of("look"), of("report")]
+    };
+    assert_eq!(statuses("").await, ["available", "available"], "without a thread nothing waits");
+    assert_eq!(statuses("?threadId=t1").await, ["maintenance", "available"]);
+    assert_eq!(statuses("?threadId=t2").await, ["available", "unavailable"]);
+    let chinese = [("accept-language", "zh")];
+    let graph = server.request("ann", "GET /api/v1/graph?threadId=t2", None, &chinese).await.expect_status(200);
+    assert!(!graph["nodes"][5]["reason"].as_str().unwrap().is_ascii(), "{graph}");
+    server.get("/api/v1/graph?threadId=t3").await.expect_problem(404, "thread_not_found");
+    server.get("/api/v1/graph?thread=t2").await.expect_problem(422, "invalid_request");
 }

@@ -22,8 +22,8 @@ use toolhub_core::{
     instance,
 };
 use toolhub_server::{
-    Auth, Backup, ConfigProblem, HostControl, HostControlError, KeySetting, NewKey, ReloadReport, Scope, Server,
-    Settings,
+    Auth, Backup, ConfigProblem, ConfigSource, ConfigValue, HostControl, HostControlError, KeySetting, NewKey,
+    ReloadReport, Scope, Server, Settings,
 };
 use tower::ServiceExt;
 
@@ -63,6 +63,11 @@ impl FakeHost {
 impl HostControl for FakeHost {
     fn config(&self) -> Value {
         json!({"server": {"port": 8665}, "secret": "••••"})
+    }
+
+    fn config_values(&self) -> Option<Vec<ConfigValue>> {
+        let (key, origin) = ("server.port".into(), "toolhub.toml:3".into());
+        Some(vec![ConfigValue { key, value: json!(8665), source: ConfigSource::File, origin }])
     }
 
     fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>> {

@@ -119,6 +119,20 @@ impl Gate {
         }
     }
 
+    /// The decision about a call, with the label of the rule that makes it, or of the default, and the reason given in the rule.
+    pub fn deciding_rule(
+        &self,
+        definition: &Definition,
+        arguments: &Value,
+        caller: &Caller,
+    ) -> (Decision, String, Option<String>) {
+        match self.rules.decide(arguments, caller) {
+            Some(rule) => (rule.decision, rule.label(), rule.reason.clone()),
+            None if self.default_decision == Decision::Ask => (Decision::Ask, default_label(definition).into(), None),
+            None => (self.default_decision, self.default_text(Language::English).into(), None),
+        }
+    }
+
     /// The rule that denies every call of the tool, whatever its arguments; such a tool is not offered. A rule with a caller
     /// pattern is considered only if the caller is given.
     pub fn deny_all_rule(&self, definition: &Definition, caller: Option<&Caller>) -> Option<&Rule> {
@@ -134,15 +148,18 @@ impl Gate {
 
     /// The labels of the rules that may match the tool, then the default decision.
     pub fn describe(&self, language: Language) -> Vec<String> {
-        let default_decision = match (self.default_decision, language) {
+        self.rules.iter().map(Rule::label).chain([self.default_text(language).into()]).collect()
+    }
+
+    fn default_text(&self, language: Language) -> &'static str {
+        match (self.default_decision, language) {
             (Decision::Allow, Language::English) => "allow by default",
             (Decision::Ask, Language::English) => "ask by default",
             (Decision::Deny, Language::English) => "deny by default",
             (Decision::Allow, Language::Chinese) => "其余情况允许",
             (Decision::Ask, Language::Chinese) => "其余情况需确认",
             (Decision::Deny, Language::Chinese) => "其余情况拒绝",
-        };
-        self.rules.iter().map(Rule::label).chain([default_decision.into()]).collect()
+        }
     }
 }
 

@@ -371,6 +371,8 @@ fn secrets_planted_in_every_source_are_nowhere_to_be_found() {
         "GET /api/v1/tools/path",
         "GET /api/v1/tools/query",
         "GET /api/v1/config",
+        "GET /api/v1/config?origins=true",
+        "GET /api/v1/agents",
         "GET /api/v1/audit",
         "GET /metrics",
         "GET /api/v1/keys",

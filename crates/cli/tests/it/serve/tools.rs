@@ -75,7 +75,17 @@ fn a_config_makes_tools_of_requests_and_programs() {
 
     let outcome = call(&mut connection, "say", &json!({"word": "yes"}));
     assert_eq!(outcome["output"]["arguments"], json!({"word": "yes"}), "{outcome}");
-    for route in ["GET /api/v1/tools/find", "GET /api/v1/config", "GET /metrics"] {
+    let values = connection.send("GET /api/v1/config?origins=true", "", "").json();
+    let source_of = |key: &str| {
+        let found = values["items"].as_array().unwrap().iter().find(|item| item["key"] == key);
+        let found = found.unwrap_or_else(|| panic!("no {key}: {values}"));
+        (found["source"].as_str().unwrap(), found["origin"].as_str().unwrap())
+    };
+    assert_eq!(source_of("server.port"), ("flag", "flag --port 0"));
+    assert_eq!(source_of("server.host"), ("default", "default"));
+    assert_eq!(source_of("telemetry.log.level"), ("environment", "env TOOLHUB__TELEMETRY__LOG__LEVEL"));
+    assert_eq!(source_of("tools.find.url"), ("file", "toolhub.toml:3"));
+    for route in ["GET /api/v1/tools/find", "GET /api/v1/config", "GET /api/v1/config?origins=true", "GET /metrics"] {
         let text = connection.send(route, "", "").text;
         assert!(!text.contains("key-of-the"), "{route}: {text}");
     }
