@@ -70,7 +70,7 @@ test("a report of a second is read whatever it lacks", () => {
   assert.deepEqual(readTick({ event: "metrics.tick", timestamp: "" }), { calls: 0, errors: 0, p95Ms: null, inFlight: 0, queued: 0 });
 });
 
-test("a series fills its window: gaps of a node, zeros of a tool, no step that is not over", () => {
+test("a series fills its window: gaps of a node, zeros of a tool, and the mean of the last step so far", () => {
   const now = Date.parse("2026-01-10T12:00:30.500Z");
   const minute = Date.parse("2026-01-10T12:00:00Z");
   const series = {
@@ -80,13 +80,15 @@ test("a series fills its window: gaps of a node, zeros of a tool, no step that i
   } as unknown as CallSeries;
   const node = linesOf(series, false, 1_000);
   assert.equal(node.at.length, 360);
-  assert.equal(node.at.at(-1), minute - 60_000);
-  assert.deepEqual(node.of("succeeded").slice(-4), [null, 2, null, 0.75]);
-  assert.deepEqual(node.of("inFlight").slice(-2), [null, 4]);
-  assert.deepEqual(node.of("p95Ms").slice(-3), [3, null, 4]);
+  assert.equal(node.at.at(-1), minute);
+  assert.deepEqual(node.of("succeeded").slice(-4), [2, null, 0.75, 0.9]);
+  assert.deepEqual(node.of("inFlight").slice(-2), [4, 0]);
+  assert.deepEqual(node.of("p95Ms").slice(-3), [null, 4, 5]);
+  // A point whose time is not over does not count yet.
+  assert.deepEqual(linesOf({ ...series, now: new Date(minute + 25_000).toISOString() }, false, 1_000).of("succeeded").slice(-2), [0.75, null]);
   const tool = linesOf(series, true, 60_000);
-  assert.deepEqual(tool.of("succeeded").slice(-4), [0, 20, 0, 15]);
-  assert.deepEqual(tool.of("p95Ms").slice(-4), [null, 3, null, 4]);
+  assert.deepEqual(tool.of("succeeded").slice(-4), [20, 0, 15, 9]);
+  assert.deepEqual(tool.of("p95Ms").slice(-4), [3, null, 4, 5]);
 });
 
 test("calls that came after a pause are counted, also when none of those shown is left", () => {

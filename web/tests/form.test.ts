@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { Json } from "../src/base/json.ts";
 import { test } from "node:test";
 import { canShow, fieldOf, initialValue, optionOf, pointerOf, withAt, withoutMasked } from "../src/base/form.ts";
 
@@ -61,4 +62,39 @@ test("values are changed at a place and keep their order", () => {
 
 test("masked values of a record are left out and named", () => {
   assert.deepEqual(withoutMasked({ key: "[redacted]", deep: [{ token: "[redacted]", n: 1 }] }), { value: { deep: [{ n: 1 }] }, masked: ["/key", "/deep/0/token"] });
+});
+
+test("whatever a schema says, a form comes of it, and it ends", () => {
+  // Not random: a failure comes again.
+  let seed = 7;
+  const pick = <T>(list: readonly T[]): T => list[(seed = (seed * 1103515245 + 12345) % 2147483648) % list.length] as T;
+  const some = (depth: number): unknown => {
+    if (depth === 0) return pick([true, false, {}, { type: "string" }, { $ref: "#" }, { $ref: "#/$defs/x" }, { $ref: "#/$defs/gone" }, null, 1, "x", []]);
+    const part = () => some(depth - 1);
+    return pick([
+      () => ({ type: pick(["object", ["object", "null"], undefined]), properties: { a: part(), __proto__x: part(), "b/c~": part() }, required: pick([["a"], [], "a", ["a", 1]]) }),
+      () => ({ allOf: [part(), part()], properties: pick([{ d: part() }, null, []]) }),
+      () => ({ [pick(["oneOf", "anyOf"])]: pick([[part(), { type: "null" }], [part(), part()], [], part()]) }),
+      () => ({ type: "array", items: part(), prefixItems: pick([undefined, [part()]]) }),
+      () => ({ enum: pick([[], [null], [1, "a", { b: 1 }], "a"]), default: pick([1, null, "x", { a: 1 }]) }),
+      () => ({ type: pick(["integer", "number", "boolean", "string", "null", "what", ["string", "integer"], 3]), default: pick([undefined, 3, "x", []]), format: pick(["date", 4]) }),
+      () => ({ $ref: pick(["#/$defs/x", "#", "#/%", "https://x.example/y"]), title: "t", not: part(), if: part(), then: part() }),
+    ])();
+  };
+  const walk = (schema: unknown, root: unknown, depth: number): void => {
+    const field = fieldOf(schema, root);
+    if (depth === 0) return;
+    const inner = field.kind === "object" ? field.members.map((member) => member.schema) : field.kind === "list" ? [field.items] : field.kind === "choice" ? field.options : [];
+    for (const one of inner) walk(one, root, depth - 1);
+    for (const value of [undefined, null, 1, "x", [], {}, { a: 1 }] as (Json | undefined)[]) {
+      canShow(field, value);
+      if (field.kind === "choice") assert.ok(optionOf(field.options, root, value) < field.options.length);
+    }
+  };
+  for (let round = 0; round < 2_000; round++) {
+    const root = { $defs: { x: some(2) }, ...(some(3) as object) };
+    walk(root, root, 4);
+    const value = initialValue(root, root);
+    assert.ok(value === undefined || JSON.stringify(value).length < 100_000);
+  }
 });

@@ -87,18 +87,19 @@ function merged(schema: Schema, root: unknown, depth = 0): Schema {
 const isNull = (schema: unknown): boolean => isObject(schema) && (schema.type === "null" || schema.const === null);
 
 /** The field for a schema. `root` is the document in which references are looked up. */
-export function fieldOf(schema: unknown, root: unknown): FormField {
+export function fieldOf(schema: unknown, root: unknown, depth = 0): FormField {
   const facts = merged(dereference(schema, root), root);
   const options = Array.isArray(facts.oneOf) ? facts.oneOf : Array.isArray(facts.anyOf) ? facts.anyOf : null;
   if (options && !isObject(facts.properties)) {
     const real = options.filter((option) => !isNull(dereference(option, root)));
     const { oneOf: _one, anyOf: _any, ...rest } = facts;
     const isNullable = real.length < options.length;
-    if (real.length === 1) {
-      const inner = fieldOf({ allOf: [real[0] ?? {}, rest] }, root);
+    // An only option may lead back to where it stands.
+    if (real.length === 1 && depth < 8) {
+      const inner = fieldOf({ allOf: [real[0] ?? {}, rest] }, root, depth + 1);
       return { ...inner, isNullable: inner.isNullable || isNullable };
     }
-    if (real.length > 1) return { ...wordsOf(facts), isNullable, kind: "choice", options: real };
+    if (real.length > 0) return { ...wordsOf(facts), isNullable, kind: "choice", options: real };
   }
   const types = Array.isArray(facts.type) ? facts.type : typeof facts.type === "string" ? [facts.type] : [];
   const real = types.filter((type) => type !== "null");

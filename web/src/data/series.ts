@@ -33,11 +33,12 @@ export interface Lines {
  * The series over its whole window, so that every chart has the same time axis.
  *
  * A missing point is a gap: the server did not run. In the series of one tool it is a time without calls, `isTool`.
- * The last step is left out, because its time is not over and its count would always be too low.
+ * The last step is not over: its mean is that of the time so far, for a tool of a whole `perMs` at least.
  */
 export function linesOf(series: CallSeries, isTool: boolean, perMs: number): Lines {
   const step = Math.max(series.stepMs, chartSteps[series.window]);
-  const end = Math.floor(Date.parse(series.now) / step) * step;
+  const now = Date.parse(series.now);
+  const end = (Math.floor(now / step) + 1) * step;
   const steps = lengths[series.window] / step;
   const begin = end - steps * step;
   const at = Array.from({ length: steps }, (_, index) => begin + index * step);
@@ -49,13 +50,16 @@ export function linesOf(series: CallSeries, isTool: boolean, perMs: number): Lin
       const slot = Math.floor((time - begin) / step);
       const value = series[name][index] ?? null;
       if (value === null || slot < 0 || slot >= steps) return;
+      // A point whose time is not over counts too little; the next reading has all of it.
+      if (!isTool && time + series.stepMs > now) return;
       const before = result[slot] ?? 0;
       result[slot] = isCount ? before + value : Math.max(before, value);
       known[slot] = (known[slot] ?? 0) + 1;
     });
     if (!isCount) return result;
     // Seconds in which the server did not run do not lower the mean.
-    return result.map((sum, slot) => sum && (sum * perMs) / (isTool ? step : (known[slot] ?? 1) * series.stepMs));
+    const time = (slot: number) => (isTool ? Math.max(perMs, Math.min(step, now - begin - slot * step)) : (known[slot] ?? 1) * series.stepMs);
+    return result.map((sum, slot) => sum && (sum * perMs) / time(slot));
   };
   return { at, of };
 }

@@ -35,6 +35,8 @@ describe("charts", { concurrency: 1 }, () => {
     await withPage(server, "/ui/tools/clock", async ({ page }) => {
       const chart = page.locator(".chart", { hasText: "Calls per minute" });
       await visible(chart.locator("canvas"));
+      // Not only when its minute is over.
+      await visible(page.getByRole("img", { name: /Calls per minute: last 1, highest 1/ }));
       await chart.locator(".u-over").hover();
       await visible(chart.locator("figcaption time"));
       assert.match((await chart.locator(".legend").textContent()) ?? "", /succeeded 0failed 0/);
