@@ -42,7 +42,7 @@ export const approvals = {
     approved: "Allowed.",
     used: "Allowed, and the call has started.",
     denied: "Denied.",
-    timed_out: "Timed out: nobody answered in time, so the call was denied.",
+    timed_out: "Timed out: no answer in time, so the call was denied.",
     withdrawn: "Withdrawn: the call was cancelled.",
   },
   outcome: {

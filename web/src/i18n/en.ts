@@ -145,7 +145,7 @@ export const en = {
     load: "Load",
     none: "No calls in this time.",
     node: "Only calls of the node",
-    since: "The numbers are in its memory and begin anew when it starts.",
+    since: "The numbers are in its memory and start at zero with it.",
     summary: (title: string, last: string, highest: string) => `${title}: last ${last}, highest ${highest}`,
   },
   attention: {
