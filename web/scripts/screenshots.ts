@@ -1,12 +1,11 @@
 // Takes a picture of every page in both themes, languages and widths, into the folder screenshots:
 //   npm run screenshots -- --bin ../target/ci/toolhub [--only overview,tools] [--quick]
 import { mkdir } from "node:fs/promises";
-import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 
 const { values } = parseArgs({ options: { bin: { type: "string" }, only: { type: "string" }, quick: { type: "boolean" } } });
 // Absolute, because the server is started in a folder of its own.
-if (values.bin) process.env.TOOLHUB_BIN = resolve(values.bin);
+if (values.bin) process.env.TOOLHUB_BIN = values.bin;
 const { launch, newContext, quit } = await import("../tests/browser/browser.ts");
 const { fill, richConfig, show } = await import("../tests/browser/pages.ts");
 const { TestServer } = await import("../tests/browser/server.ts");

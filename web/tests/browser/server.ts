@@ -1,11 +1,12 @@
 // The real binary with a config of a test, on a free port.
+import { resolve } from "node:path";
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 
-export const binary = process.env.TOOLHUB_BIN ?? new URL("../../../target/ci/toolhub", import.meta.url).pathname;
+export const binary = resolve(process.env.TOOLHUB_BIN ?? new URL("../../../target/ci/toolhub", import.meta.url).pathname);
 
 /** Tools that every test has; more of them stand behind. */
 const baseConfig = `
