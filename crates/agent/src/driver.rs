@@ -22,9 +22,9 @@ use crate::{
     dependency_prompt,
     message::Message,
     meters::Metrics,
-    model::{ModelError, ModelFault, Prompt, Reply, StreamPart},
+    model::{ModelError, ModelFault, Prompt, Reply, StreamPart, Usage},
     record::{RunRecord, RunStatus},
-    run::{NextAction, RunError},
+    run::{NextAction, RunError, RunStep},
     run_store::{RunCheckout, RunStore},
     step_calls,
     window::{SizedMessage, estimate_tokens, message_tokens, select_messages, trim_point},
@@ -211,6 +211,7 @@ impl Driver {
             None => tail.insert(self.run_store.tail(&self.thread_key, self.plan.context_window, now).await?),
         };
         let offer = self.offer().await.map_err(to_store_error)?;
+        let started_at = self.hub.now();
         let reply = tokio::select! {
             biased;
             () = self.cancel.cancelled() => None,
@@ -220,11 +221,26 @@ impl Driver {
         self.last_offer = Some(offer);
         let now = self.hub.now();
         let run = &mut self.checkout.open_run.run;
+        let request = |usage, error| RunStep {
+            model: self.plan.model.name().into(),
+            started_at,
+            replied_at: now,
+            usage,
+            error,
+            calls: Vec::new(),
+            calls_ended_at: None,
+        };
         match reply {
             None => run.cancel(),
-            Some(Err(error)) => run.fail(to_run_error(&error)),
+            Some(Err(error)) => {
+                let error = RunError::from(&error);
+                run.record_request(request(Usage::default(), Some(error.clone())));
+                run.fail(error);
+            }
             Some(Ok(reply)) => {
+                let usage = reply.usage;
                 let message = run.apply_reply(reply, || CallId::mint(now));
+                run.record_request(request(usage, None));
                 self.emit_message(message.as_ref());
                 return Ok(message.into_iter().collect());
             }
@@ -324,7 +340,9 @@ impl Driver {
         if self.hub.is_shutting_down() && !self.cancel.is_cancelled() {
             return Ok(None);
         }
+        let now = self.hub.now();
         let run = &mut self.checkout.open_run.run;
+        run.record_calls_ended(now);
         let messages = run.apply_results(results).map(Vec::from).unwrap_or_default();
         if self.cancel.is_cancelled() {
             run.cancel();
@@ -377,16 +395,4 @@ async fn wait_for_deadline(remaining: Option<Duration>) {
 
 fn to_store_error(error: CallError) -> StoreError {
     StoreError::Unavailable(error.operator)
-}
-
-fn to_run_error(error: &ModelError) -> RunError {
-    let code = match error.fault {
-        ModelFault::Unreachable => "model_unreachable",
-        ModelFault::Timeout => "model_timeout",
-        ModelFault::RateLimited => "model_rate_limited",
-        ModelFault::Refused => "model_refused",
-        ModelFault::Failed => "model_failed",
-        ModelFault::Broken => "model_broken",
-    };
-    RunError::new(code, error.message.clone())
 }

@@ -36,7 +36,7 @@ pub use model::{
     StopReason, StreamPart, StreamSink, UnknownProvider, Usage, build_model,
 };
 pub use record::{RunRecord, RunStatus};
-pub use run::{NextAction, PlannedCall, Run, RunBudget, RunCall, RunEnd, RunError};
+pub use run::{NextAction, PlannedCall, Run, RunBudget, RunCall, RunEnd, RunError, RunStep};
 pub use run_store::StoredMessage;
 #[cfg(feature = "stub")]
 pub use script::{Conversation, Fault, Script, ScriptError, ScriptProblem, ScriptedReply};

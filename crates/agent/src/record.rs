@@ -11,7 +11,7 @@ use toolhub_core::{
 
 use crate::{
     model::{StopReason, Usage},
-    run::{NextAction, PlannedCall, Run, RunCall, RunEnd, RunError},
+    run::{NextAction, PlannedCall, Run, RunCall, RunEnd, RunError, RunStep},
 };
 
 /// The status of a run. The last three are final.
@@ -89,6 +89,9 @@ pub struct RunRecord {
     /// Its calls, in their order.
     #[serde(default)]
     pub calls: Vec<RunCall>,
+    /// Its model requests, in their order, with their times, tokens and calls.
+    #[serde(default)]
+    pub timeline: Vec<RunStep>,
 }
 
 impl RunRecord {
@@ -107,6 +110,7 @@ impl RunRecord {
             error: None,
             content: String::new(),
             calls: run.completed_calls().to_vec(),
+            timeline: run.timeline().to_vec(),
         };
         match run.next_action() {
             NextAction::AskModel { .. } => {}

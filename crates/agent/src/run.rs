@@ -14,7 +14,7 @@ use toolhub_core::{
 
 use crate::{
     message::{CallResult, Message, ToolCall},
-    model::{Reply, StopReason, Usage},
+    model::{ModelError, ModelFault, Reply, StopReason, Usage},
 };
 
 /// The limits of a run.
@@ -43,6 +43,9 @@ pub struct Run {
     usage: Usage,
     #[serde(rename = "made")]
     completed_calls: Vec<RunCall>,
+    /// Runs of earlier versions have none.
+    #[serde(default)]
+    timeline: Vec<RunStep>,
     phase: Phase,
 }
 
@@ -97,6 +100,29 @@ pub struct RunCall {
     pub approval: Option<ApprovalId>,
 }
 
+/// A model request of a run, and the calls that followed it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStep {
+    /// The name of the model.
+    pub model: SmolStr,
+    /// When the request was sent.
+    pub started_at: Timestamp,
+    /// When the model had replied, or failed.
+    pub replied_at: Timestamp,
+    /// The tokens it used.
+    pub usage: Usage,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+    /// The calls that the model asked for, as they are in `calls` of the run.
+    #[serde(default)]
+    pub calls: Vec<CallId>,
+    /// When all of these calls had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_ended_at: Option<Timestamp>,
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
@@ -132,6 +158,20 @@ impl RunError {
     }
 }
 
+impl From<&ModelError> for RunError {
+    fn from(error: &ModelError) -> Self {
+        let code = match error.fault {
+            ModelFault::Unreachable => "model_unreachable",
+            ModelFault::Timeout => "model_timeout",
+            ModelFault::RateLimited => "model_rate_limited",
+            ModelFault::Refused => "model_refused",
+            ModelFault::Failed => "model_failed",
+            ModelFault::Broken => "model_broken",
+        };
+        Self::new(code, error.message.clone())
+    }
+}
+
 /// What a run needs next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextAction<'a> {
@@ -151,7 +191,7 @@ impl Run {
     #[must_use]
     pub fn new(id: RunId, started: Timestamp, bounds: RunBudget) -> Self {
         let (usage, completed_calls, phase) = (Usage::default(), Vec::new(), Phase::AwaitingModel);
-        Self { id, started, bounds, steps: 0, usage, completed_calls, phase }
+        Self { id, started, bounds, steps: 0, usage, completed_calls, timeline: Vec::new(), phase }
     }
 
     /// The next action.
@@ -186,6 +226,28 @@ impl Run {
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         self.bounds.deadline
+    }
+
+    /// The model requests so far, with the calls that followed each.
+    #[must_use]
+    pub fn timeline(&self) -> &[RunStep] {
+        &self.timeline
+    }
+
+    /// Adds a model request, after its reply was applied.
+    pub fn record_request(&mut self, step: RunStep) {
+        let calls = match &self.phase {
+            Phase::ExecutingCalls { calls, .. } => calls.iter().map(|call| call.id).collect(),
+            Phase::AwaitingModel | Phase::Ended { .. } => Vec::new(),
+        };
+        self.timeline.push(RunStep { calls, ..step });
+    }
+
+    /// Notes when the calls of the latest model request had ended.
+    pub fn record_calls_ended(&mut self, now: Timestamp) {
+        if let Some(step) = self.timeline.last_mut() {
+            step.calls_ended_at = Some(now);
+        }
     }
 
     /// The calls of the completed steps.

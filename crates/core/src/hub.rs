@@ -36,6 +36,7 @@ mod thread_removal;
 mod thread_watch;
 mod threads;
 mod time;
+mod timeline;
 mod written_layouts;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -62,6 +63,7 @@ pub use sources::{
 pub use status::{StatusScope, ToolStatusInfo};
 pub use thread_context::{InstanceGuard, ThreadContext, Threads};
 pub use threads::ThreadError;
+pub use timeline::{TimelineApproval, TimelineStage, TimelineStep};
 pub use written_layouts::NewerRecords;
 
 use self::sources::Owner;

@@ -64,8 +64,8 @@ pub use hub::{
     DependencyStatus, DuplicateSource, Explanation, ForecastError, ForecastResult, HubBuilder, HubChange,
     InstanceGuard, NewerRecords, NodeRequestError, Offer, OfferOptions, RateQuota, ResourceSubscription,
     SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState,
-    StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, ToolHub, ToolSource,
-    ToolStatusDetails, ToolStatusInfo,
+    StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, TimelineApproval, TimelineStage,
+    TimelineStep, ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
 pub use monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, StatusChanges, StoreSize, ToolStats};
@@ -113,6 +113,7 @@ pub use toolhub_types::{
     },
     status,
     store_role::StoreRole,
+    timing::{AttemptError, AttemptTiming, CallTiming},
     tool::{Annotations, Definition, DependencyGroup, DependsOn, Kind, Metadata, NameError, Origin, ToolName},
     trace::{TraceContext, TraceId},
     units,

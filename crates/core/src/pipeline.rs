@@ -99,7 +99,10 @@ async fn route<'a>(engine: &'a Engine, found: Found, ticket: &mut Ticket<'a>) ->
         admission::Placement::Ready(placed) if placed.envelope.approval().is_none() => placed,
         //  A call that waited, for a person or in the queue, must also pass the rules that were added meanwhile.
         admission::Placement::Ready(placed) => policy::recheck_rules(engine, placed)?,
-        admission::Placement::Pending(slot_wait) => policy::recheck_rules(engine, slot_wait.await?)?,
+        admission::Placement::Pending(slot_wait) => {
+            ticket.mark_scheduled(services.clock.instant());
+            policy::recheck_rules(engine, slot_wait.await?)?
+        }
     };
     // 10. status gate: is the tool still available, now that the call holds a slot?
     if let Some(probing) = status::gate(statuses, services, &mut placed) {
@@ -117,6 +120,9 @@ async fn route<'a>(engine: &'a Engine, found: Found, ticket: &mut Ticket<'a>) ->
     let mut verdict;
     let outcome = loop {
         let result = attempts::run(services, &mut executing, ticket).await;
+        if !executing.context().envelope().tool.hooks.is_empty() {
+            ticket.mark_done(services.clock.instant());
+        }
         let mut done = executing.done(result);
         cache::store_result(engine, &done);
         // 13. after-hooks, and the output size limits
@@ -138,7 +144,7 @@ async fn route<'a>(engine: &'a Engine, found: Found, ticket: &mut Ticket<'a>) ->
             close::CloseResult::Closed(outcome) => break outcome,
             close::CloseResult::Rerun(rerun) => {
                 let probe_guard = verdict.map(|verdict| Box::new(verdict.0));
-                executing = attempts::Executing::rerun(services, rerun, probe_guard);
+                executing = attempts::Executing::rerun(services, rerun, probe_guard, ticket);
             }
         }
     };

@@ -28,6 +28,7 @@ pub mod status;
 pub mod store_role;
 mod text_schema;
 pub mod timestamp;
+pub mod timing;
 pub mod tool;
 pub mod trace;
 pub mod units;

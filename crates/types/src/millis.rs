@@ -45,7 +45,7 @@ pub mod option {
 }
 
 /// A duration that is serialized as milliseconds with fractions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct Millis(

@@ -15,6 +15,7 @@ use crate::{
     error::{CallError, ErrorKind},
     ids::{ApprovalId, CallId, ThreadId},
     timestamp::Timestamp,
+    timing::CallTiming,
     trace::TraceId,
 };
 
@@ -133,6 +134,9 @@ pub struct Outcome {
     #[serde(rename = "durationMs", with = "crate::millis::fractional")]
     #[schemars(with = "f64", range(min = 0))]
     pub duration: Duration,
+    /// When it waited for a slot, the attempts before the last one, and when its hooks began; absent for most calls.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub timing: Option<Box<CallTiming>>,
     /// When the call arrived.
     pub started_at: Timestamp,
     /// When it ended.

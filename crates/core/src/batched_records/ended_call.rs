@@ -16,6 +16,7 @@ use toolhub_types::{
     error::CallError,
     outcome::{Outcome, Status, WriteDurability},
     timestamp::Timestamp,
+    timing::CallTiming,
 };
 
 /// A call that has ended. Owns the call's context: nothing is copied, and the writer task drops it.
@@ -31,6 +32,7 @@ pub(crate) struct EndedCall {
     attempts: u32,
     queued: Duration,
     duration: Duration,
+    timing: Option<Box<CallTiming>>,
     ended_at: Timestamp,
 }
 
@@ -53,6 +55,7 @@ impl EndedCall {
             attempts: outcome.attempts,
             queued: outcome.queued,
             duration: outcome.duration,
+            timing: outcome.timing.clone(),
             ended_at: outcome.ended_at,
         }
     }
@@ -84,6 +87,7 @@ pub(super) fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Parti
             attempts,
             queued,
             duration,
+            timing,
             ended_at,
         } = call;
         let (tool, redactor) = (context.tool().clone(), context.services().redactor.clone());
@@ -111,6 +115,7 @@ pub(super) fn by_partition(calls: Vec<EndedCall>) -> impl Iterator<Item = (Parti
             trace_id,
             queued,
             duration,
+            timing,
             started_at: head.arrived_at,
             ended_at,
         };

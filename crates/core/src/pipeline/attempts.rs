@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use super::{CallSlot, Done, Opened, admission, deadline, external, output, state_locks, ticket::Ticket};
+use super::{
+    CallSlot, Done, Opened, admission, close::to_call_error, deadline, external, output, state_locks, ticket::Ticket,
+};
 use crate::{
     execution::{AttemptTimes, CallContext, CallEnvelope, Job, Reply, Tool},
     journal::OpenCall,
@@ -25,7 +27,7 @@ use crate::{
 use toolhub_storage::clock::{self, Instant};
 use toolhub_types::{
     effect::Effect,
-    error::{ErrorKind, ToolError},
+    error::{CallError, ErrorKind, ToolError},
     policy::{AttemptFailure, Retry, next_retry_delay},
 };
 
@@ -83,9 +85,18 @@ pub(super) async fn run(
 
 impl Executing {
     /// Prepares a rerun on the current states. The call has reacquired its slot.
-    pub(super) fn rerun(services: &Services, rerun: Rerun, probe_guard: Option<Box<ProbeGuard>>) -> Self {
+    pub(super) fn rerun(
+        services: &Services,
+        rerun: Rerun,
+        probe_guard: Option<Box<ProbeGuard>>,
+        ticket: &mut Ticket<'_>,
+    ) -> Self {
         let Rerun { context, slot, record } = rerun;
-        let times = AttemptTimes { started_at: services.clock.instant(), deadline: context.deadline() };
+        let now = services.clock.instant();
+        let conflict = CallError::new(ErrorKind::StateConflict).operator("the state was written concurrently");
+        ticket.mark_attempt_failed(context.started_at(), now, &conflict);
+        ticket.mark_next_attempt(now);
+        let times = AttemptTimes { started_at: now, deadline: context.deadline() };
         let context = CallContext::new(context.envelope().clone(), times, slot.downgrade());
         Self { context, slot, probe_guard, record }
     }
@@ -132,6 +143,8 @@ async fn run_retries(
 ) -> Result<Reply, ToolError> {
     loop {
         let (envelope, deadline) = (executing.context.envelope(), executing.context.deadline());
+        let error = to_call_error(envelope, failure.clone());
+        ticket.mark_attempt_failed(executing.context.started_at(), services.clock.instant(), &error);
         let runtime = &envelope.tool.runtime;
         let Some(delay) = retry_delay(services, envelope, &failure, deadline, ticket) else { return Err(failure) };
         if !is_retryable(envelope, &failure) {
@@ -156,7 +169,9 @@ async fn run_retries(
             return Err(if envelope.call.is_cancelled() { cancelled_between_attempts(&failure) } else { failure });
         };
         runtime.meter.record_retry();
-        let times = AttemptTimes { started_at: services.clock.instant(), deadline };
+        let started_at = services.clock.instant();
+        ticket.mark_next_attempt(started_at);
+        let times = AttemptTimes { started_at, deadline };
         executing.context = CallContext::new(envelope.clone(), times, slot.downgrade());
         executing.slot = slot;
         let result = attempt(&executing.context, ticket).await;

@@ -147,6 +147,7 @@ pub(crate) fn interrupted_outcome(open: &OpenCall, reason: &str, now: Timestamp)
         trace_id: record.trace_id,
         queued: Duration::ZERO,
         duration: now.since(record.opened_at),
+        timing: None,
         started_at: record.opened_at,
         ended_at: now,
     }

@@ -21,7 +21,9 @@ use toolhub_types::{
     effect::Effect,
     error::{CallError, ErrorKind},
     ids::{ApprovalId, CallId, RunId, Tenant},
+    millis::Millis,
     outcome::{Outcome, Status, WriteDurability},
+    timing::CallTiming,
     tool::ToolName,
 };
 
@@ -36,6 +38,8 @@ pub(super) struct Ticket<'a> {
     /// Whether the tool's meter has counted the end of the call.
     counted: bool,
     approval: Option<ApprovalId>,
+    /// What the outcome says about times beyond its first start and its end.
+    timing: Option<Box<CallTiming>>,
     /// Finds the tool's meter, to count a call that was dropped.
     registry: Option<&'a Registry>,
     /// While the tool of a plain call runs: the context for its record, should the call be dropped.
@@ -54,6 +58,7 @@ impl<'a> Ticket<'a> {
             is_unreported: true,
             counted: false,
             approval: None,
+            timing: None,
             registry: None,
             unrecorded: None,
         }
@@ -125,6 +130,34 @@ impl<'a> Ticket<'a> {
         self.started = Some(now);
     }
 
+    /// The call begins to wait for a rate limit or a slot.
+    pub(super) fn mark_scheduled(&mut self, now: Instant) {
+        let since_arrival = self.since_arrival(now);
+        self.timing.get_or_insert_default().scheduled = Some(Millis(since_arrival));
+    }
+
+    /// An attempt failed, and may be repeated.
+    pub(super) fn mark_attempt_failed(&mut self, started: Instant, now: Instant, error: &CallError) {
+        let (start, end) = (self.since_arrival(started), self.since_arrival(now));
+        self.timing.get_or_insert_default().end_attempt(start, end, error);
+    }
+
+    /// Another attempt begins.
+    pub(super) fn mark_next_attempt(&mut self, now: Instant) {
+        let since_arrival = self.since_arrival(now);
+        self.timing.get_or_insert_default().begin_attempt(since_arrival);
+    }
+
+    /// The tool is done; the hooks after it begin.
+    pub(super) fn mark_done(&mut self, now: Instant) {
+        let since_arrival = self.since_arrival(now);
+        self.timing.get_or_insert_default().done = Some(Millis(since_arrival));
+    }
+
+    fn since_arrival(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.head.arrived_instant)
+    }
+
     pub(super) fn count_attempt(&mut self) {
         self.attempts += 1;
     }
@@ -181,6 +214,7 @@ impl<'a> Ticket<'a> {
             approval: self.approval,
             queued: started.saturating_duration_since(self.head.arrived_instant),
             duration,
+            timing: self.timing.clone(),
             ended_at: self.head.arrived_at + now.saturating_duration_since(self.head.arrived_instant),
             ..unstarted_outcome(&self.head, status, effect, error)
         }
@@ -255,6 +289,7 @@ fn unstarted_outcome(head: &CallHead, status: Status, effect: Effect, error: Opt
         trace_id: head.trace_id(),
         queued: Duration::ZERO,
         duration: Duration::ZERO,
+        timing: None,
         started_at: head.arrived_at,
         ended_at: head.arrived_at,
     }

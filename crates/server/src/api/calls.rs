@@ -76,7 +76,7 @@ pub(super) fn routes() -> Vec<Route> {
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::GET, "/api/v1/calls/{id}", read, "calls", get)
             .summary("One call")
-            .json_response::<CallView>(200, "Its progress or its outcome")
+            .json_response::<CallView>(200, "Its progress or its outcome, and its timeline")
             .problems(&[Code::CALL_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(Method::POST, "/api/v1/calls/{id}/cancel", call, "calls", cancel)
@@ -178,7 +178,9 @@ async fn get(
     links: Links,
 ) -> ApiResult<Json<CallView>> {
     let id = path.parse_id()?;
-    find(&app, &principal.tenant, id, &links).await?.map(Json).ok_or_else(|| not_found(&path.id))
+    let record = app.hub().call_record(&principal.tenant, id).await?.ok_or_else(|| not_found(&path.id))?;
+    let timeline = app.hub().call_timeline(&principal.tenant, &record).await?;
+    Ok(Json(CallView::from_record(record, &links).with_timeline(timeline)))
 }
 
 async fn cancel(

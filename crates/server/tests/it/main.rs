@@ -15,6 +15,7 @@ mod api_metrics;
 mod api_openapi;
 mod api_refusals;
 mod api_series;
+mod api_timeline;
 mod api_tools;
 mod api_validation;
 mod listener_audit;

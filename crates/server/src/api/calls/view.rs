@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhub_core::{
-    CallError, CallRecord, Content, Effect, Outcome, Status, TraceId, WriteDurability,
+    CallError, CallRecord, Content, Effect, Outcome, Status, TimelineStep, TraceId, WriteDurability,
     clock::Timestamp,
     ids::{ApprovalId, CallId, Caller, IdempotencyKey, RunId, ThreadId},
     millis::Millis,
@@ -83,6 +83,10 @@ pub(crate) struct CallView {
     /// The trace it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<TraceId>,
+    /// What it did and waited for, in order; only in `GET /api/v1/calls/{id}`. Of a call that has not ended, only its approval and the current
+    /// step are known; that step is shown from the end of the one before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    timeline: Vec<TimelineStep>,
 }
 
 /// How much of each call a list has.
@@ -197,6 +201,7 @@ impl CallView {
             started_at: outcome.started_at,
             ended_at: Some(outcome.ended_at),
             trace_id: outcome.trace_id,
+            timeline: Vec::new(),
         }
     }
 
@@ -218,6 +223,11 @@ impl CallView {
             list_detail::shorten_text(&mut error.model);
         }
         self
+    }
+
+    /// The view of one call, with its timeline.
+    pub(super) fn with_timeline(self, timeline: Vec<TimelineStep>) -> Self {
+        Self { timeline, ..self }
     }
 
     /// The id of the call.
@@ -266,6 +276,7 @@ impl CallView {
             started_at: opened_at,
             ended_at: None,
             trace_id,
+            timeline: Vec::new(),
         };
         let view = outcome.map_or(view, |outcome| Self::from_outcome(outcome, links));
         // A call that continued after a restart arrived before the restart.
