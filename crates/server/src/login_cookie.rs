@@ -96,8 +96,7 @@ mod tests {
 
     #[track_caller]
     fn check(public_url: Option<&str>, cookie: &str) {
-        let mut settings = Settings::default();
-        settings.public_url = public_url.map(str::to_owned);
+        let settings = Settings { public_url: public_url.map(str::to_owned), ..Settings::default() };
         assert_eq!(LoginCookie::new(&settings).set("x").unwrap(), cookie);
     }
 

@@ -220,7 +220,7 @@ mod tests {
     use toolhub_types::ids::CallId;
 
     /// The stages of a call with these members of its outcome, which arrived at second 10, with start and end in milliseconds.
-    fn stages(outcome: Value, opened_at: &str) -> Vec<(TimelineStage, u128, u128)> {
+    fn stages(outcome: &Value, opened_at: &str) -> Vec<(TimelineStage, u128, u128)> {
         let mut all = json!({
             "id": CallId::mint(Timestamp::default()), "tool": "t", "threadId": null, "status": "success", "effect": "none", "attempts": 1,
             "replayed": false, "queuedMs": 0, "durationMs": 0, "startedAt": "2026-01-01T00:00:10Z", "endedAt": "2026-01-01T00:00:10Z",
@@ -245,9 +245,9 @@ mod tests {
             (TimelineStage::Attempt, 0, 5_000),
             (TimelineStage::Closing, 5_000, 5_000),
         ];
-        assert_eq!(stages(interrupted, ARRIVED), expected);
+        assert_eq!(stages(&interrupted, ARRIVED), expected);
         let waiting = json!({"endedAt": "2026-01-01T00:00:15Z", "attempts": 0});
-        assert_eq!(stages(waiting, ARRIVED), [(TimelineStage::Validating, 0, 5_000)]);
+        assert_eq!(stages(&waiting, ARRIVED), [(TimelineStage::Validating, 0, 5_000)]);
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
             (TimelineStage::Attempt, 3_200, 3_290),
             (TimelineStage::Closing, 3_290, 3_300),
         ];
-        assert_eq!(stages(resumed, "2026-01-01T00:00:07Z"), expected);
+        assert_eq!(stages(&resumed, "2026-01-01T00:00:07Z"), expected);
     }
 
     #[test]
@@ -272,6 +272,6 @@ mod tests {
             (TimelineStage::Attempt, 14, 30),
             (TimelineStage::Closing, 30, 30),
         ];
-        assert_eq!(stages(retried, ARRIVED), expected);
+        assert_eq!(stages(&retried, ARRIVED), expected);
     }
 }
