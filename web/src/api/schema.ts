@@ -3,12 +3,55 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A defined agent. */
+        AgentInfo: {
+            /**
+             * Format: uint64
+             * @description Tokens of the model's context window.
+             */
+            contextWindow: number;
+            /** @description Whether messages that name no agent go to it, in threads without an agent. */
+            default: boolean;
+            /** @description Who executes its calls. */
+            execution: components["schemas"]["ExecutionInfo"];
+            /**
+             * Format: uint32
+             * @description Largest number of model requests for one message.
+             */
+            maxSteps: number;
+            /** @description The name of its model. */
+            model: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Names of tools, and globs over them; null for all tools. */
+            patterns: string[] | null;
+            /**
+             * Format: uint64
+             * @description Time limit for one message, including the time it awaits approvals.
+             */
+            timeBudgetMs: number | null;
+            /**
+             * Format: uint64
+             * @description Largest number of input and output tokens for one message.
+             */
+            tokenBudget: number | null;
+            /**
+             * Format: uint
+             * @description How many of the registered tools it may use.
+             */
+            tools: number;
+        };
         /** @description A message of the agent. */
         AgentMessage: {
             /** @description The text. */
             content: string;
             /** @description Always `assistant`. */
             role: string;
+        };
+        /** @description All agents. */
+        Agents: {
+            /** @description The agents, by name. */
+            items: components["schemas"]["AgentInfo"][];
         };
         /** @description A decision. */
         AnswerBody: {
@@ -96,6 +139,28 @@ export interface components {
         ApprovalState: "pending" | "approved" | "denied" | "timed_out" | "withdrawn" | "used";
         /** @description 1 to 64 letters, digits, `.`, `_`, `:` or `-` */
         ArtifactId: string;
+        /** @description Why an attempt failed. */
+        AttemptError: {
+            /** @description The stable error code. */
+            code: components["schemas"]["ErrorKind"];
+            /** @description The error text for operators. */
+            detail: string;
+        };
+        /** @description One attempt of a call. */
+        AttemptTiming: {
+            /**
+             * Format: double
+             * @description When it failed; absent if it was the last one and its end was that of the call.
+             */
+            endMs?: number | null;
+            /** @description Why it failed. */
+            error?: components["schemas"]["AttemptError"] | null;
+            /**
+             * Format: double
+             * @description When it began.
+             */
+            startMs: number;
+        };
         /** @description One action, or one denied request. */
         AuditEntry: {
             /** @description What was done, such as `key.create`; `denied` for a refused request. */
@@ -166,6 +231,8 @@ export interface components {
             /** @description Their names. */
             tools: string[];
         };
+        /** @description Whether the result cache would answer a call. */
+        CacheForecast: "off" | "bypassed" | "hit" | "miss";
         /** @description A call: its inputs, its progress and its outcome. */
         Call: {
             /** @description The approval it waits for or was made with. */
@@ -222,6 +289,11 @@ export interface components {
             status: components["schemas"]["CallStatus"];
             /** @description The thread; minted if the tool needs one and the caller named none. */
             threadId: components["schemas"]["ThreadId"] | null;
+            /**
+             * @description What it did and waited for, in order; only in `GET /api/v1/calls/{id}`. Of a call that has not ended, only its approval and the current
+             *     step are known; that step is shown from the end of the one before.
+             */
+            timeline?: components["schemas"]["TimelineStep"][];
             /** @description The tool's name as the caller wrote it. */
             tool: string;
             /** @description The trace it belongs to. */
@@ -295,6 +367,30 @@ export interface components {
             suggestions?: string[];
             /** @description The path of the page that explains the code. */
             type: string;
+        };
+        /** @description What would happen to a call if it was made now. Hooks and the free slots of the tool are not part of it. */
+        CallForecast: {
+            /** @description Whether a cached result would be used. */
+            cache: components["schemas"]["CacheForecast"];
+            /** @description Why it would be refused: the first refusal, in the order of the pipeline. */
+            error?: components["schemas"]["ForecastError"] | null;
+            /** @description The grant because of which no approval is needed. */
+            grant?: components["schemas"]["Grant2"] | null;
+            /** @description Whether the tool has hooks. They did not run; they may change the arguments or refuse the call. */
+            hooks: boolean;
+            /** @description What is wrong with its arguments, also if it would be refused for another reason before. */
+            problems: components["schemas"]["Problem2"][];
+            /** @description What is left of each rate limit of the tool for this caller, and in this thread. */
+            rates: components["schemas"]["RateQuota"][];
+            /** @description What would happen. */
+            result: components["schemas"]["ForecastResult"];
+            /** @description The rule that decides about it. */
+            rule: components["schemas"]["DecidingRule"];
+            /**
+             * Format: uint64
+             * @description How long it would wait because of the rate limits.
+             */
+            waitsMs: number;
         };
         /** @description call id */
         CallId: string;
@@ -403,6 +499,21 @@ export interface components {
         };
         /** @description The status of a call. The last three are terminal. */
         CallStatus: "validating" | "awaiting_approval" | "scheduled" | "executing" | "success" | "error" | "cancelled";
+        /** @description When the parts of a call happened, as times since its arrival. */
+        CallTiming: {
+            /** @description The attempts of a call that failed in a way that may be repeated, in their order. */
+            attempts?: components["schemas"]["AttemptTiming"][];
+            /**
+             * Format: double
+             * @description When the tool was done, and the hooks after it began.
+             */
+            doneMs?: number | null;
+            /**
+             * Format: double
+             * @description When it began to wait for a rate limit or a slot.
+             */
+            scheduledMs?: number | null;
+        };
         /** @description A jump of the machine's clock. */
         ClockJumpInfo: {
             /** @description When it will be followed, unless it jumps again. */
@@ -428,6 +539,24 @@ export interface components {
             place: string;
             /** @description The key that is to blame, as a JSON pointer; empty if none is. */
             pointer: string;
+        };
+        /** @description What sets a value of the config. */
+        ConfigSource: "default" | "file" | "environment" | "flag";
+        /** @description A value of the config, and where it comes from. */
+        ConfigValue: {
+            /** @description The full path of the key, such as `server.port`. */
+            key: string;
+            /** @description The source in words: `toolhub.toml:12`, `env TOOLHUB__SERVER__PORT`, `flag --set server.port` or `default`. */
+            origin: string;
+            /** @description What kind of source sets it. */
+            source: components["schemas"]["ConfigSource"];
+            /** @description The value; a secret is masked. */
+            value: unknown;
+        };
+        /** @description Every value of the config. */
+        ConfigValues: {
+            /** @description The values, in the order of the config. */
+            items: components["schemas"]["ConfigValue"][];
         };
         /** @description One content block of a tool result, in the form that models receive. */
         Content: {
@@ -527,6 +656,17 @@ export interface components {
             /** @description The tenant whose threads it can access; by default that of the requesting key. */
             tenant?: string | null;
         };
+        /** @description The rule that decides about a call. */
+        DecidingRule: {
+            /** @description Its decision. */
+            decision: components["schemas"]["Decision"];
+            /** @description The reason given in the rule. */
+            reason?: string | null;
+            /** @description Its label; that of the default if no rule matches. */
+            rule: string;
+        };
+        /** @description The decision of a rule about a call. The variants are in evaluation order: deny rules come first. */
+        Decision: "deny" | "ask" | "allow";
         /** @description A definition that waits for approval. */
         DefinitionChange: {
             /** @description How it differs from the approved definition, completely. */
@@ -1061,8 +1201,40 @@ export interface components {
             /** @constant */
             event?: "stream.reset";
         });
+        /** @description Who executes an agent's calls. */
+        ExecutionInfo: {
+            /** @constant */
+            by: "internal";
+            /**
+             * Format: uint32
+             * @description Largest number of retries of a call, instead of the tool's own setting.
+             */
+            maxRetries: number | null;
+        } | {
+            /** @constant */
+            by: "external";
+            /**
+             * Format: uint64
+             * @description Time limit for a result.
+             */
+            deadlineMs: number;
+        };
+        /** @description The call to explain. */
+        ExplainCall: {
+            /**
+             * @description The tool's arguments.
+             * @default {}
+             */
+            arguments?: {
+                [key: string]: unknown;
+            };
+            /** @description The thread. It is not created. */
+            threadId?: components["schemas"]["ThreadId"] | null;
+        };
         /** @description Why a tool is, or is not, offered. */
         ExplainResponse: {
+            /** @description What would happen to the call that was asked about; absent if none was. */
+            call?: components["schemas"]["CallForecast"] | null;
             /**
              * Format: uint64
              * @description Time until the status changes automatically.
@@ -1132,6 +1304,22 @@ export interface components {
             /** @description The location, as a JSON pointer. */
             pointer: string;
         };
+        /** @description Why a call would be refused. */
+        ForecastError: {
+            /** @description The stable error code. */
+            code: components["schemas"]["ErrorKind"];
+            /** @description The error text for operators. */
+            detail: string;
+            /** @description The error text that is safe to show to a model. */
+            model: string;
+            /**
+             * Format: uint64
+             * @description How long to wait before the call may succeed.
+             */
+            retryAfterMs?: number | null;
+        };
+        /** @description What would happen to a call. */
+        ForecastResult: "run" | "wait" | "cached" | "ask" | "refused";
         /**
          * @description an export format of tools
          * @enum {string}
@@ -1272,6 +1460,8 @@ export interface components {
             clockJump?: components["schemas"]["ClockJumpInfo"] | null;
             /** @description The config file, null if there is none; only for keys with the scope `admin`. */
             configFile?: string | null;
+            /** @description What this server has, beyond what every server has, such as `ui` for the dashboard. */
+            features: string[];
             /**
              * Format: uint
              * @description Number of calls waiting in queues.
@@ -1380,6 +1570,34 @@ export interface components {
              * @description 99 of 100 calls took no longer.
              */
             p99Ms: number;
+        };
+        /** @description A thread in a list. */
+        ListedThread: {
+            /**
+             * Format: uint64
+             * @description Number of calls that named it, including refused ones.
+             */
+            calls: number;
+            /** @description When it was first seen. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description The thread. */
+            id: components["schemas"]["ThreadId"];
+            /** @description When a call last named it. Calls of other nodes are reported with a delay of up to a minute. */
+            lastActiveAt: components["schemas"]["Timestamp"];
+            /** @description The agent run that has not ended in it. */
+            openRunId: components["schemas"]["RunId"] | null;
+            /**
+             * Format: uint
+             * @description How many approvals of its calls wait for an answer.
+             */
+            waitingApprovals: number;
+        };
+        /** @description One page of a list. */
+        ListedThreadList: {
+            /** @description The items. */
+            items: components["schemas"]["ListedThread"][];
+            /** @description The `cursor` of the next page; null on the last page. */
+            nextCursor: string | null;
         };
         /** @description The key to log in with. */
         Login: {
@@ -1563,8 +1781,12 @@ export interface components {
             kind: string | null;
             /** @description Its name. */
             name: string;
+            /** @description Why it has that status. */
+            reason: string | null;
             /** @description Whether it has no dependencies. */
             root: boolean;
+            /** @description Its status, in the thread or shared by all threads; null if it is not registered. */
+            status: components["schemas"]["ToolStatus"] | null;
         };
         /** @description A node of a shared store, as this node sees it. */
         Node2: {
@@ -1706,6 +1928,8 @@ export interface components {
             status: components["schemas"]["CallStatus"];
             /** @description The thread; created if the tool needs one and the caller named none. */
             threadId: components["schemas"]["ThreadId"] | null;
+            /** @description When it waited for a slot, the attempts before the last one, and when its hooks began; absent for most calls. */
+            timing?: components["schemas"]["CallTiming"] | null;
             /** @description The tool's name as the caller wrote it. */
             tool: string;
             /** @description The trace the call belongs to. */
@@ -2079,6 +2303,11 @@ export interface components {
             stop?: components["schemas"]["StopReason"] | null;
             /** @description The thread. */
             threadId: components["schemas"]["ThreadId"];
+            /**
+             * @description Its model requests, in their order, with their times, tokens and calls.
+             * @default []
+             */
+            timeline: components["schemas"]["RunStep"][];
             /** @description The trace it belongs to. */
             traceId?: components["schemas"]["TraceId"] | null;
             /** @description The tokens used so far. */
@@ -2093,6 +2322,26 @@ export interface components {
         };
         /** @description The status of a run. The last three are final. */
         RunStatus: "running" | "waiting" | "completed" | "failed" | "cancelled";
+        /** @description A model request of a run, and the calls that followed it. */
+        RunStep: {
+            /**
+             * @description The calls that the model asked for, as they are in `calls` of the run.
+             * @default []
+             */
+            calls: components["schemas"]["CallId"][];
+            /** @description When all of these calls had ended. */
+            callsEndedAt?: components["schemas"]["Timestamp"] | null;
+            /** @description Why it failed. */
+            error?: components["schemas"]["RunError"] | null;
+            /** @description The name of the model. */
+            model: string;
+            /** @description When the model had replied, or failed. */
+            repliedAt: components["schemas"]["Timestamp"];
+            /** @description When the request was sent. */
+            startedAt: components["schemas"]["Timestamp"];
+            /** @description The tokens it used. */
+            usage: components["schemas"]["Usage"];
+        };
         /** @description A permission of a key. */
         Scope: "tools:read" | "tools:call" | "tools:write" | "approvals:write" | "state:read" | "state:write" | "admin";
         /** @description Who uses the dashboard. */
@@ -2325,12 +2574,49 @@ export interface components {
             /** @description When a call last named it. Calls of other nodes are reported with a delay of up to a minute. */
             lastActiveAt: components["schemas"]["Timestamp"];
         };
-        /** @description One page of a list. */
-        ThreadInfoList: {
-            /** @description The items. */
-            items: components["schemas"]["ThreadInfo"][];
-            /** @description The `cursor` of the next page; null on the last page. */
-            nextCursor: string | null;
+        /** @description An approval that a call waited for or was made with. */
+        TimelineApproval: {
+            /** @description When it was answered. Before the call arrived, if the same call had asked before. */
+            at?: components["schemas"]["Timestamp"] | null;
+            /** @description Who answered. */
+            by?: components["schemas"]["Caller"] | null;
+            /** @description The approval. */
+            id: components["schemas"]["ApprovalId"];
+            /** @description The answer, if there is one. */
+            outcome?: components["schemas"]["ApprovalOutcome"] | null;
+            /** @description Its state. */
+            state: components["schemas"]["ApprovalState"];
+        };
+        /** @description What happens in a step. */
+        TimelineStage: "validating" | "awaiting_approval" | "scheduled" | "attempt" | "closing";
+        /** @description A step in the timeline of a call. */
+        TimelineStep: {
+            /** @description The approval, and who answered it. */
+            approval?: components["schemas"]["TimelineApproval"] | null;
+            /**
+             * Format: uint32
+             * @description The number of the attempt, from 1.
+             */
+            attempt?: number | null;
+            /**
+             * Format: double
+             * @description When it ended; absent while it goes on.
+             */
+            endMs?: number | null;
+            /** @description Why the attempt failed. */
+            error?: components["schemas"]["AttemptError"] | null;
+            /** @description What happened. */
+            stage: components["schemas"]["TimelineStage"];
+            /**
+             * Format: double
+             * @description When it began, since the arrival of the call.
+             */
+            startMs: number;
+            /**
+             * Format: double
+             * @description How long the call waited between the attempt before and this one.
+             */
+            waitedMs?: number | null;
         };
         /**
          * Format: date-time
