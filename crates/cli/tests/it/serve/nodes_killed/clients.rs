@@ -101,11 +101,11 @@ impl Round {
     }
 }
 
-/// Makes calls until the round is stopped. Clients make calls with the same keys; each begins at another node.
+/// Makes calls until the round is stopped, and at least one of each tool. Clients make calls with the same keys; each begins at another node.
 pub(super) fn use_nodes(nodes: &Nodes, home: usize, round: &Round) {
     let mut client = Client::new(nodes, home);
     for number in 0.. {
-        if round.is_stopped() {
+        if number >= 4 && round.is_stopped() {
             return;
         }
         let key = |sort: &str| Some(format!("{}-{sort}-{number}", round.threads[0]));
