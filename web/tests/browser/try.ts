@@ -95,7 +95,7 @@ describe("try", { concurrency: 1 }, () => {
     });
   });
 
-  test("a refused call says why, and a key without the scope is told which one it lacks", async () => {
+  test("a refused call says why, and a key without the scope reads which one it lacks", async () => {
     await withPage(server, "/ui/tools/report?tab=try&thread=new", async ({ page }) => {
       await place(page, "/title").fill("Weather");
       await page.getByRole("button", { name: "Run" }).click();
