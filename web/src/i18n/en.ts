@@ -3,6 +3,11 @@
 import { duration } from "../base/format.ts";
 import { approvals, grants } from "./en-approvals.ts";
 import { calls } from "./en-calls.ts";
+import { threads, runs } from "./en-threads.ts";
+import { contexts } from "./en-state.ts";
+import { graph } from "./en-graph.ts";
+import { servers, nodes } from "./en-servers.ts";
+import { settings } from "./en-settings.ts";
 import { tryIt } from "./en-try.ts";
 
 const plural = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`;
@@ -31,6 +36,12 @@ export const en = {
     tools: "Tools",
     calls: "Calls",
     approvals: "Approvals",
+    threads: "Threads",
+    state: "State",
+    graph: "Graph",
+    servers: "MCP servers",
+    nodes: "Nodes",
+    settings: "Settings",
     waiting: "waiting",
     local: "local mode",
     logout: "Log out",
@@ -85,10 +96,7 @@ export const en = {
   help: {
     title: "Keyboard shortcuts",
     find: "Find a tool, an approval or a page; go to an id",
-    overview: "Go to Overview",
-    tools: "Go to Tools",
-    calls: "Go to Calls",
-    approvals: "Go to Approvals",
+    goTo: (page: string) => `Go to ${page}`,
     move: "Next and previous in a list",
     open: "Open the selected item",
     allow: "Move to Allow; Enter confirms",
@@ -355,6 +363,13 @@ export const en = {
   calls,
   approvals,
   grants,
+  threads,
+  runs,
+  contexts,
+  graph,
+  servers,
+  nodes,
+  settings,
 };
 
 export type Messages = typeof en;

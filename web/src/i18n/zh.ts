@@ -4,6 +4,11 @@ import { duration } from "../base/format.ts";
 import type { Messages } from "./en.ts";
 import { approvals, grants } from "./zh-approvals.ts";
 import { calls } from "./zh-calls.ts";
+import { threads, runs } from "./zh-threads.ts";
+import { contexts } from "./zh-state.ts";
+import { graph } from "./zh-graph.ts";
+import { servers, nodes } from "./zh-servers.ts";
+import { settings } from "./zh-settings.ts";
 import { tryIt } from "./zh-try.ts";
 
 export const zh: Messages = {
@@ -30,6 +35,12 @@ export const zh: Messages = {
     tools: "工具",
     calls: "调用",
     approvals: "审批",
+    threads: "会话",
+    state: "状态数据",
+    graph: "依赖图",
+    servers: "MCP 服务器",
+    nodes: "节点",
+    settings: "设置",
     waiting: "个等待中",
     local: "本地模式",
     logout: "退出登录",
@@ -84,10 +95,7 @@ export const zh: Messages = {
   help: {
     title: "键盘快捷键",
     find: "查找工具、审批或页面；跳转到编号",
-    overview: "前往概览",
-    tools: "前往工具",
-    calls: "前往调用",
-    approvals: "前往审批",
+    goTo: (page) => `前往${page}`,
     move: "列表中的下一项和上一项",
     open: "打开选中的项",
     allow: "移到“允许”，按 Enter 确认",
@@ -353,4 +361,11 @@ export const zh: Messages = {
   calls,
   approvals,
   grants,
+  threads,
+  runs,
+  contexts,
+  graph,
+  servers,
+  nodes,
+  settings,
 };

@@ -5,20 +5,21 @@ import { closest } from "../base/match.ts";
 import { texts } from "../i18n/index.ts";
 import { Code } from "../ui/raw.tsx";
 import { address, route } from "../ui/router.ts";
-
-const pages = { "/": "overview", "/overview": "overview", "/tools": "tools", "/calls": "calls", "/approvals": "approvals" } as const;
+import { sections } from "../ui/sections.ts";
 
 export function Unknown() {
   const t = texts.value;
   const { path } = route.value;
   const first = `/${path.split("/").filter(Boolean)[0] ?? ""}`;
-  const near = closest(first, Object.keys(pages)) as (keyof typeof pages)[];
+  // The last part of a section's address; the overview has none.
+  const words = new Map(sections.map((section) => [section.name === "overview" ? "/overview" : `/${section.href().split("/").pop()}`, section]));
+  const near = closest(first, [...words.keys()]).map((word) => words.get(word)!);
   return (
     <NotFound title={t.unknown.title}>
       <p>
         {t.unknown.page} <Code text={path} />
       </p>
-      <Suggestions links={[...new Set(near.map((name) => pages[name]))].map((name) => ({ href: address[name](), name: t.nav[name], isRaw: false }))} />
+      <Suggestions links={near.map(({ name, href }) => ({ href: href(), name: t.nav[name], isRaw: false }))} />
     </NotFound>
   );
 }

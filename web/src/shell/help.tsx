@@ -2,15 +2,13 @@
 
 import { texts } from "../i18n/index.ts";
 import { Dialog } from "../ui/dialog.tsx";
+import { sections } from "../ui/sections.ts";
 
 export function Help({ close }: { close: () => void }) {
   const t = texts.value.help;
   const rows: [string[], string][] = [
     [["/", "Ctrl K"], t.find],
-    [["g o"], t.overview],
-    [["g t"], t.tools],
-    [["g c"], t.calls],
-    [["g a"], t.approvals],
+    ...sections.map(({ name, key }): [string[], string] => [[`g ${key}`], t.goTo(texts.value.nav[name])]),
     [["j", "k"], t.move],
     [["Enter"], t.open],
     [["a"], t.allow],

@@ -11,6 +11,7 @@ import { Dialog } from "../ui/dialog.tsx";
 import { Icon, type IconName } from "../ui/icon.tsx";
 import { Raw } from "../ui/raw.tsx";
 import { address, go } from "../ui/router.ts";
+import { sections } from "../ui/sections.ts";
 
 interface Target {
   icon: IconName;
@@ -86,12 +87,7 @@ function findTargets(query: string): Target[] {
   const all = texts.value;
   const byId = idTarget(query);
   if (byId) return [byId];
-  const pages: Target[] = [
-    { icon: "overview", name: all.nav.overview, detail: all.palette.page, isRaw: false, open: () => go(address.overview()) },
-    { icon: "tools", name: all.nav.tools, detail: all.palette.page, isRaw: false, open: () => go(address.tools()) },
-    { icon: "calls", name: all.nav.calls, detail: all.palette.page, isRaw: false, open: () => go(address.calls()) },
-    { icon: "approvals", name: all.nav.approvals, detail: all.palette.page, isRaw: false, open: () => go(address.approvals()) },
-  ];
+  const pages = sections.map(({ name, icon, href }): Target => ({ icon, name: all.nav[name], detail: all.palette.page, isRaw: false, open: () => go(href()) }));
   const waiting = (pending.data.value?.value ?? []).map(
     (approval): Target => ({ icon: "question", name: approval.tool, detail: all.palette.approval, isRaw: true, open: () => go(address.approval(approval.id)) }),
   );
@@ -99,7 +95,7 @@ function findTargets(query: string): Target[] {
     (tool): Target => ({ icon: "tools", name: tool.name, detail: all.status[tool.status], isRaw: true, open: () => go(address.tool(tool.name)) }),
   );
   const name = (target: Target) => target.name;
-  return [...search(query, pages, name, 4), ...search(query, waiting, name, 10), ...known];
+  return [...search(query, pages, name, sections.length), ...search(query, waiting, name, 10), ...known];
 }
 
 function idTarget(query: string): Target | null {

@@ -5,11 +5,12 @@ import { pendingCount } from "../data/approvals.ts";
 import { logout, session } from "../data/session.ts";
 import { texts } from "../i18n/index.ts";
 import { ActButton } from "../ui/button.tsx";
-import { Icon, type IconName } from "../ui/icon.tsx";
+import { Icon } from "../ui/icon.tsx";
 import { useKeys } from "../ui/keyboard.ts";
 import { Notices, sayError } from "../ui/notice.tsx";
 import { Raw } from "../ui/raw.tsx";
 import { address, go, type PageName, route } from "../ui/router.ts";
+import { sections } from "../ui/sections.ts";
 import { Loading, ReadFailure } from "../ui/state.tsx";
 import { Page } from "../pages/page.tsx";
 import { loadSession } from "../data/session.ts";
@@ -48,10 +49,7 @@ function Frame() {
     "/": find,
     "Ctrl-k": find,
     "?": () => setOpen("help"),
-    "g o": () => go(address.overview()),
-    "g t": () => go(address.tools()),
-    "g c": () => go(address.calls()),
-    "g a": () => go(address.approvals()),
+    ...Object.fromEntries(sections.map(({ key, href }) => [`g ${key}`, () => go(href())])),
   });
   useTitle();
   return (
@@ -89,20 +87,13 @@ function Frame() {
   );
 }
 
-const items: { name: "overview" | "tools" | "calls" | "approvals"; icon: IconName; pages: PageName[] }[] = [
-  { name: "overview", icon: "overview", pages: ["overview"] },
-  { name: "tools", icon: "tools", pages: ["tools", "tool"] },
-  { name: "calls", icon: "calls", pages: ["calls", "call"] },
-  { name: "approvals", icon: "approvals", pages: ["approvals", "approval"] },
-];
-
 function Navigation() {
   const t = texts.value.nav;
   const current = route.value.page;
   return (
     <nav class="main-nav" aria-label={t.label}>
-      {items.map(({ name, icon, pages }) => (
-        <a key={name} href={address[name]()} aria-current={pages.includes(current) ? "page" : undefined}>
+      {sections.map(({ name, icon, href, pages }) => (
+        <a key={name} href={href()} aria-current={pages.includes(current) ? "page" : undefined}>
           <Icon name={icon} />
           {t[name]}
           {name === "approvals" && pendingCount.value > 0 && (
@@ -145,6 +136,16 @@ function useTitle(): void {
     call: t.calls.one,
     approvals: t.nav.approvals,
     approval: t.nav.approvals,
+    threads: t.nav.threads,
+    thread: param,
+    run: t.runs.one,
+    state: t.nav.state,
+    context: param,
+    graph: t.nav.graph,
+    servers: t.nav.servers,
+    server: param,
+    nodes: t.nav.nodes,
+    settings: t.nav.settings,
     unknown: t.unknown.title,
   };
   const count = pendingCount.value;

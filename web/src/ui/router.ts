@@ -3,11 +3,29 @@
 import { signal } from "@preact/signals";
 import { base } from "../base/page.ts";
 
-export type PageName = "overview" | "tools" | "tool" | "calls" | "call" | "approvals" | "approval" | "unknown";
+export type PageName =
+  | "overview"
+  | "tools"
+  | "tool"
+  | "calls"
+  | "call"
+  | "approvals"
+  | "approval"
+  | "threads"
+  | "thread"
+  | "run"
+  | "state"
+  | "context"
+  | "graph"
+  | "servers"
+  | "server"
+  | "nodes"
+  | "settings"
+  | "unknown";
 
 export interface Route {
   page: PageName;
-  /** The name of a tool, or the id of a call or an approval. */
+  /** The name of a tool or a server, or the id of a call, an approval, a thread, a run or a context. */
   param: string;
   query: URLSearchParams;
   /** The path behind /ui, for addresses that name nothing. */
@@ -25,6 +43,16 @@ export const address = {
   call: (id: string, query = "") => `${root}/calls/${encodeURIComponent(id)}${query && `?${query}`}`,
   approvals: (view = "") => `${root}/approvals${view && `?view=${view}`}`,
   approval: (id: string) => `${root}/approvals/${encodeURIComponent(id)}`,
+  threads: (query = "") => `${root}/threads${query && `?${query}`}`,
+  thread: (id: string, query = "") => `${root}/threads/${encodeURIComponent(id)}${query && `?${query}`}`,
+  run: (id: string) => `${root}/runs/${encodeURIComponent(id)}`,
+  state: (query = "") => `${root}/state${query && `?${query}`}`,
+  context: (id: string, query = "") => `${root}/state/${encodeURIComponent(id)}${query && `?${query}`}`,
+  graph: (query = "") => `${root}/graph${query && `?${query}`}`,
+  servers: () => `${root}/mcp-servers`,
+  server: (name: string, query = "") => `${root}/mcp-servers/${encodeURIComponent(name)}${query && `?${query}`}`,
+  nodes: () => `${root}/nodes`,
+  settings: (query = "") => `${root}/settings${query && `?${query}`}`,
 };
 
 function decoded(part: string): string {
@@ -44,6 +72,11 @@ export function parseRoute(path: string, search: string): Route {
   if (first === "tools") return second ? found("tool", second) : found("tools");
   if (first === "calls") return second ? found("call", second) : found("calls");
   if (first === "approvals") return second ? found("approval", second) : found("approvals");
+  if (first === "threads") return second ? found("thread", second) : found("threads");
+  if (first === "runs" && second) return found("run", second);
+  if (first === "state") return second ? found("context", second) : found("state");
+  if (first === "mcp-servers") return second ? found("server", second) : found("servers");
+  if (!second && (first === "graph" || first === "nodes" || first === "settings")) return found(first);
   return found("unknown");
 }
 

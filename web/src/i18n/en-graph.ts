@@ -1,0 +1,5 @@
+// English texts of the graph of dependencies.
+
+export const graph = {
+  title: "Graph",
+};

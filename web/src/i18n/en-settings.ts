@@ -1,0 +1,5 @@
+// English texts of the settings.
+
+export const settings = {
+  title: "Settings",
+};

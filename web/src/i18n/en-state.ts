@@ -1,0 +1,5 @@
+// English texts of contexts of tool state.
+
+export const contexts = {
+  title: "State",
+};

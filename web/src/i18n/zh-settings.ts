@@ -1,0 +1,5 @@
+// Chinese texts of the settings.
+
+export const settings = {
+  title: "设置",
+};
