@@ -128,5 +128,11 @@ export const toolsOf = (id: string): Resource<ThreadTools> =>
     { changes: (event) => event.event.startsWith("tool.") || event.event === "config.reloaded" || (event.event.startsWith("run.") && event.threadId === id), everyMs: 10_000 },
   );
 
+/** Whether a name fits one of the names and globs of an agent; null is all tools. */
+export function fitsPatterns(name: string, patterns: readonly string[] | null): boolean {
+  if (!patterns) return true;
+  return patterns.some((pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".")}$`).test(name));
+}
+
 export const statesOf = (id: string): Resource<ContextInfo[]> =>
   new Resource(() => getAll(withQuery("/api/v1/state/contexts", { threadId: id }), 500), { changes: (event) => concerns(id)(event) || saysCalls(event) });

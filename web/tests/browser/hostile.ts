@@ -34,7 +34,7 @@ describe("hostile", { concurrency: 1 }, () => {
   });
   after(() => server.stop());
 
-  const paths = (approval: string, call: string) => [
+  const paths = (approval: string, call: string, run: string) => [
     "/ui/",
     "/ui/tools",
     "/ui/tools/mirror",
@@ -53,6 +53,13 @@ describe("hostile", { concurrency: 1 }, () => {
     `/ui/tools/${encodeURIComponent(script)}`,
     `/ui/approvals/${encodeURIComponent(hostile.slice(0, 90))}`,
     `/ui/${encodeURIComponent(script)}`,
+    "/ui/threads/h1",
+    "/ui/threads/talk",
+    "/ui/threads?view=runs",
+    `/ui/threads?q=${encodeURIComponent(hostile)}`,
+    `/ui/threads/${encodeURIComponent(script)}`,
+    `/ui/runs/${encodeURIComponent(script)}`,
+    `/ui/runs/${run}`,
   ];
 
   test("planted scripts, links, escapes and bidi characters are text", async () => {
@@ -63,8 +70,9 @@ describe("hostile", { concurrency: 1 }, () => {
     await server.api("POST", "/api/v1/tools/plain/reset");
     const { id: call } = await server.call("plain", { text: hostile }, "h1");
     await server.api("PUT", "/api/v1/tools/notes/status", { status: "maintenance", reason: hostile });
+    const { runId: run } = await server.api("POST", "/api/v1/threads/talk/messages", { content: `remember ${hostile}` }, { prefer: "wait=5" });
     await withPage(server, "/ui/", async ({ page, files, problems }) => {
-      for (const path of paths(approval, call)) {
+      for (const path of paths(approval, call, run)) {
         await page.goto(server.url + path);
         await visible(page.locator("main .page"));
         await page.waitForFunction(() => !document.querySelector(".loading"));

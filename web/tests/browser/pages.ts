@@ -1,7 +1,7 @@
 // Every page with something on it, for tests that look at all of them.
 import type { Page } from "playwright-core";
 import { visible } from "./browser.ts";
-import type { TestServer } from "./server.ts";
+import { type TestServer, until } from "./server.ts";
 
 export interface Shown {
   name: string;
@@ -50,7 +50,9 @@ export async function fill(server: TestServer): Promise<Shown[]> {
   await server.api("POST", `/api/v1/approvals/${denied}`, { outcome: "cancel", reason: "use the trash" });
   const long = await server.ask("dangerous", { folder: `/tmp/${"long/".repeat(200)}` }, "t3");
   const waiting = await server.ask("dangerous", { folder: "/var/cache/builds" }, "talk");
+  const threads = await fillThreads(server);
   return [
+    ...threads,
     { name: "overview", path: "/ui/" },
     { name: "tools", path: "/ui/tools" },
     { name: "tools-empty", path: "/ui/tools?q=nothing-like-this" },
@@ -83,6 +85,26 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "palette", path: "/ui/", act: (page) => page.keyboard.press("/") },
     { name: "help", path: "/ui/", act: (page) => page.keyboard.press("?") },
     { name: "preferences", path: "/ui/", act: (page) => page.locator(".top .icon-button").last().click() },
+  ];
+}
+
+/** Conversations: one that has ended and one that waits for an approval. */
+async function fillThreads(server: TestServer): Promise<Shown[]> {
+  const say = (thread: string, content: string) => server.api("POST", `/api/v1/threads/${thread}/messages`, { content }, { prefer: "wait=5" });
+  const { runId: ended } = await say("talk-2", "remember to buy tea");
+  await say("talk-2", "what is (2+3)*4?");
+  const { runId: open } = await say("asks", "delete /var/cache/old");
+  await until("the run to wait", async () => (await server.api("GET", `/api/v1/runs/${open}`)).status === "waiting");
+  return [
+    { name: "threads", path: "/ui/threads" },
+    { name: "threads-empty", path: "/ui/threads?q=nothing-like-this" },
+    { name: "runs", path: "/ui/threads?view=runs" },
+    { name: "thread", path: "/ui/threads/talk-2" },
+    { name: "thread-asks", path: "/ui/threads/asks" },
+    { name: "thread-delete", path: "/ui/threads/talk-2", act: (page) => page.locator(".page-head button.danger").click() },
+    { name: "thread-unknown", path: "/ui/threads/tallk" },
+    { name: "run", path: `/ui/runs/${ended}` },
+    { name: "run-unknown", path: "/ui/runs/run_00000000-0000-7000-8000-000000000000" },
   ];
 }
 

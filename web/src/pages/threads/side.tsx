@@ -6,7 +6,7 @@ import { base } from "../../base/page.ts";
 import { useResource } from "../../data/resource.ts";
 import { agentOf } from "../../data/runs.ts";
 import { may } from "../../data/session.ts";
-import { agents, closeInstances, deleteThread, exportPath, statesOf, type ThreadTools, type ThreadView, toolsOf, type Withheld } from "../../data/threads.ts";
+import { agents, closeInstances, deleteThread, exportPath, fitsPatterns, statesOf, type ThreadTools, type ThreadView, toolsOf, type Withheld } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
@@ -52,12 +52,6 @@ export function Side({ id, view, agent }: { id: string; view: ThreadView; agent:
 }
 
 const shownTools = 40;
-
-/** Whether a name fits one of the names and globs of an agent; null is all tools. */
-function fitsPatterns(name: string, patterns: readonly string[] | null): boolean {
-  if (!patterns) return true;
-  return patterns.some((pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".")}$`).test(name));
-}
 
 function Tools({ id, agent }: { id: string; agent: string }) {
   const t = texts.value.threads;
