@@ -1,7 +1,8 @@
 // Runs of agents: the list of them, one with its calls, and its events while it is looked at.
 
 import { get, post, segment, withQuery } from "../api/client.ts";
-import type { Agent, Call, HubEvent, Page, Run } from "../api/types.ts";
+import type { Agent, Call, HubEvent, Page, Run, RunStatus } from "../api/types.ts";
+import { now } from "../base/clock.ts";
 import { base } from "../base/page.ts";
 import { SseParser } from "../base/sse.ts";
 import { hasEnded } from "./calls.ts";
@@ -10,7 +11,7 @@ import { Resource } from "./resource.ts";
 export const isOpen = (run: Run): boolean => run.status === "running" || run.status === "waiting";
 
 /** Which runs a list shows: all, those that have not ended, or those with a status. */
-export const runFilters = ["", "open", "failed", "completed", "cancelled"] as const;
+export const runFilters = ["", "open", "failed", "completed", "cancelled"] as const satisfies ("" | "open" | RunStatus)[];
 export type RunFilter = (typeof runFilters)[number];
 export const fits = (run: Run, filter: RunFilter): boolean => filter === "" || (filter === "open" ? isOpen(run) : run.status === filter);
 
@@ -71,6 +72,9 @@ export const cancelRun = (id: string): Promise<unknown> => post(`/api/v1/runs/${
 
 /** Reports the result of a call that is executed outside. */
 export const reportResult = (call: string, result: { output: unknown } | { error: string }): Promise<unknown> => post(`/api/v1/calls/${segment(call)}/result`, result);
+
+/** How long a run took, or goes on. */
+export const runMs = (run: Run): number => Math.max(0, (run.endedAt ? Date.parse(run.endedAt) : now.value) - Date.parse(run.startedAt));
 
 export const agentOf = (list: readonly Agent[], name: string): Agent | undefined => list.find((agent) => agent.name === name);
 

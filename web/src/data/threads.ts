@@ -33,7 +33,7 @@ export const agents = new Resource<Agent[]>(() => getAll("/api/v1/agents"), { ch
 export const createThread = (): Promise<{ id: string }> => post("/api/v1/threads");
 export const deleteThread = (id: string): Promise<void> => remove(path(id));
 export const exportPath = (id: string): string => path(id, "/export");
-export const closeInstances = (id: string): Promise<{ closed: string[] }> => remove(path(id, "/instances"));
+export const closeInstance = (id: string, tool: string): Promise<void> => remove(path(id, `/instances/${segment(tool)}`));
 
 /** Starts a run; the key makes a repeated request the same message. */
 export const sendMessage = (id: string, content: string, agent: string, key: string): Promise<unknown> =>
@@ -136,3 +136,11 @@ export function fitsPatterns(name: string, patterns: readonly string[] | null): 
 
 export const statesOf = (id: string): Resource<ContextInfo[]> =>
   new Resource(() => getAll(withQuery("/api/v1/state/contexts", { threadId: id }), 500), { changes: (event) => concerns(id)(event) || saysCalls(event) });
+
+export interface LiveInstance {
+  tool: string;
+  madeAt: string;
+  inUse: boolean;
+}
+
+export const instancesOf = (id: string): Resource<LiveInstance[]> => new Resource(() => getAll(path(id, "/instances")), { changes: saysCalls, everyMs: 10_000 });

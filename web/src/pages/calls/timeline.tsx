@@ -26,7 +26,11 @@ export function TimelineCard({ call }: { call: Call }) {
   );
 }
 
-const nameOf = (step: TimelineStep) => (step.stage === "attempt" ? texts.value.runs.attempt(step.attempt ?? 1) : texts.value.runs.stages[step.stage]);
+function nameOf({ stage, attempt }: TimelineStep): string {
+  const t = texts.value;
+  if (stage === "attempt") return t.runs.attempt(attempt ?? 1);
+  return stage === "closing" ? t.runs.closing : t.callStatus[stage];
+}
 
 function partsOf({ stage, startMs, endMs, waitedMs, error }: TimelineStep, totalMs: number): Part[] {
   const to = endMs ?? totalMs;

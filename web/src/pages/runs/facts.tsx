@@ -1,8 +1,8 @@
 // The numbers of a run beside the limits of its agent.
 
 import type { Agent, Run } from "../../api/types.ts";
-import { now } from "../../base/clock.ts";
 import { duration, number } from "../../base/format.ts";
+import { runMs } from "../../data/runs.ts";
 import { texts } from "../../i18n/index.ts";
 import { Row } from "../tools/why.tsx";
 
@@ -10,18 +10,17 @@ import { Row } from "../tools/why.tsx";
 export function Numbers({ run, agent }: { run: Run; agent: Agent | undefined }) {
   const t = texts.value.runs;
   const { inputTokens, outputTokens } = run.usage;
-  const ms = (run.endedAt ? Date.parse(run.endedAt) : now.value) - Date.parse(run.startedAt);
   return (
     <>
       <Row name={t.steps}>
         <Limit used={String(run.steps)} limit={agent && String(agent.maxSteps)} />
       </Row>
       <Row name={t.tokens}>
-        <Limit used={number(inputTokens + outputTokens)} limit={agent?.tokenBudget ? number(agent.tokenBudget) : undefined} />{" "}
-        <span class="quiet">{t.tokensOf(number(inputTokens), number(outputTokens))}</span>
+        <Limit used={number(inputTokens + outputTokens)} limit={agent?.tokenBudget ? number(agent.tokenBudget) : undefined} />
+        <span class="quiet"> · {t.tokensOf(number(inputTokens), number(outputTokens))}</span>
       </Row>
       <Row name={texts.value.calls.duration}>
-        <Limit used={duration(Math.max(0, ms))} limit={agent?.timeBudgetMs ? duration(agent.timeBudgetMs) : undefined} />
+        <Limit used={duration(runMs(run))} limit={agent?.timeBudgetMs ? duration(agent.timeBudgetMs) : undefined} />
       </Row>
     </>
   );

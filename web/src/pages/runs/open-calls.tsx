@@ -21,6 +21,9 @@ import { Decision } from "../approvals/decision.tsx";
 /** A call of a run that waits for a result from outside: only these have their arguments in the run. */
 export const isExternal = (call: RunCall): boolean => call.arguments !== undefined && call.arguments !== null && call.status === "executing";
 
+/** Whether a person is asked something about the call. */
+export const asks = (call: RunCall): boolean => isExternal(call) || (call.status === "awaiting_approval" && !!call.approvalId);
+
 export function InlineApproval({ id }: { id: string }) {
   const resource = useMemo(() => approvalOf(id), [id]);
   useResource(resource);

@@ -38,7 +38,7 @@ export function RunPage({ id }: { id: string }) {
       </p>
       {isGone && (
         <p class="callout warn" role="status">
-          <Icon name="info" /> <span>{texts.value.runs.gone}</span>
+          <Icon name="info" /> <span>{texts.value.threads.gone}</span>
         </p>
       )}
       <Loaded of={resource}>
@@ -63,7 +63,7 @@ function UnknownRun({ id, message }: { id: string; message: string }) {
         <Raw text={message} />
       </p>
       <p>
-        {t.runs.unknownText} <Code text="store.retention.idle_threads" />
+        {t.threads.unknownText} <Code text="store.retention.idle_threads" />
       </p>
       <Suggestions links={near.map((name) => ({ href: address.run(name), name, isRaw: true }))} />
     </NotFound>
@@ -89,7 +89,7 @@ function Details({ view: { run, calls }, agent, reread }: { view: RunView; agent
       <div class="columns even">
         <section class="card">
           <dl class="facts">
-            <Row name={t.thread}>
+            <Row name={texts.value.calls.thread}>
               <a href={address.thread(run.threadId)}>
                 <Code text={run.threadId} limit={128} />
               </a>
@@ -111,7 +111,7 @@ function Details({ view: { run, calls }, agent, reread }: { view: RunView; agent
           <dl class="facts">
             <Numbers run={run} agent={agent} />
             {run.calls.length > 0 && (
-              <Row name={t.calls}>
+              <Row name={texts.value.calls.list}>
                 <a href={address.calls(new URLSearchParams({ run: run.id }).toString())} class="num">
                   {run.calls.length}
                 </a>
@@ -128,8 +128,8 @@ function Details({ view: { run, calls }, agent, reread }: { view: RunView; agent
       </section>
       {run.content && (
         <section class="card">
-          <h2>{t.answer}</h2>
-          <RawBlock text={run.content} label={t.answer} />
+          <h2>{texts.value.calls.output}</h2>
+          <RawBlock text={run.content} label={texts.value.calls.output} />
         </section>
       )}
     </div>

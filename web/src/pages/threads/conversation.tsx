@@ -13,7 +13,7 @@ import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { CallBadge, RunBadge } from "../../ui/status.tsx";
 import { Time } from "../../ui/time.tsx";
-import { InlineApproval } from "../runs/open-calls.tsx";
+import { asks, InlineApproval } from "../runs/open-calls.tsx";
 import { CancelRun, OpenCalls, RunError } from "../runs/run.tsx";
 
 const firstShown = 100;
@@ -64,7 +64,7 @@ function Said({ message, results }: { message: Message; results: Results }) {
   return (
     <li class={`said ${message.role}`}>
       <p class="quiet role">
-        {t.role[message.role]} · <Time at={message.at} />
+        {texts.value.approvals.role[message.role]} · <Time at={message.at} />
         {message.role === "user" && <> · <a href={address.run(message.runId)}>{texts.value.runs.one}</a></>}
       </p>
       {message.role === "assistant" && message.reasoning && (
@@ -150,15 +150,16 @@ function Now({ run, view, reread }: { run: Run; view: ThreadView; reread: () => 
   const text = useStream(run, reread);
   const stored = new Set(view.messages.flatMap((message) => (message.role === "tool" ? message.results.map(({ callId }) => callId) : [])));
   const isStored = view.messages.some((message) => message.role === "assistant" && message.runId === run.id && message.content === text);
-  const calls = run.calls.filter((call) => !stored.has(call.id));
+  // Those that ask a person something stand below with their question.
+  const calls = run.calls.filter((call) => !stored.has(call.id) && !asks(call));
   return (
     <li class="said assistant now">
       <p class="role">
-        <span class="quiet">{t.role.assistant}</span> <a href={address.run(run.id)}><RunBadge status={run.status} /></a>{" "}
+        <span class="quiet">{texts.value.approvals.role.assistant}</span> <a href={address.run(run.id)}><RunBadge status={run.status} /></a>{" "}
         <CancelRun run={run} done={reread} />
       </p>
       <div role="status" aria-live="polite">
-        {text && !isStored ? <Text text={text} /> : calls.length === 0 && <p class="quiet">{t.thinking}</p>}
+        {text && !isStored ? <Text text={text} /> : run.status === "running" && calls.length === 0 && <p class="quiet">{t.thinking}</p>}
       </div>
       {calls.slice(0, 100).map((call) => (
         <p key={call.id}>

@@ -7,7 +7,6 @@ import { agentName, agents, openRun, sendMessage, type ThreadView } from "../../
 import { texts } from "../../i18n/index.ts";
 import { Failure } from "../../ui/notice.tsx";
 import { Code } from "../../ui/raw.tsx";
-import { route } from "../../ui/router.ts";
 import { Empty } from "../../ui/state.tsx";
 
 interface Draft {
@@ -23,7 +22,7 @@ const setDraft = (id: string, text: string): void => void (drafts.value = { ...d
 export function MessageBox({ id, view, reread }: { id: string; view: ThreadView; reread: () => Promise<void> }) {
   const t = texts.value.threads;
   const list = agents.data.value?.value ?? [];
-  const [chosen, choose] = useState(route.peek().query.get("agent") ?? "");
+  const [chosen, choose] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
   const draft = drafts.value[id] ?? { text: "", key: "" };
@@ -65,7 +64,7 @@ export function MessageBox({ id, view, reread }: { id: string; view: ThreadView;
       <div class="answers">
         {list.length > 1 ? (
           <label>
-            <span class="quiet">{t.agent}</span>{" "}
+            <span class="quiet">{texts.value.runs.agent}</span>{" "}
             <select value={agent} onChange={(event) => choose(event.currentTarget.value)}>
               {list.map(({ name }) => (
                 <option key={name} value={name} data-raw>
@@ -76,7 +75,7 @@ export function MessageBox({ id, view, reread }: { id: string; view: ThreadView;
           </label>
         ) : (
           <span class="quiet">
-            {t.agent} <Code text={agent} />
+            {texts.value.runs.agent} <Code text={agent} />
           </span>
         )}
         <button type="submit" class="primary" disabled={!mayWrite} aria-busy={isBusy}>

@@ -6,7 +6,7 @@ import { base } from "../../base/page.ts";
 import { useResource } from "../../data/resource.ts";
 import { agentOf } from "../../data/runs.ts";
 import { may } from "../../data/session.ts";
-import { agents, closeInstances, deleteThread, exportPath, fitsPatterns, statesOf, type ThreadTools, type ThreadView, toolsOf, type Withheld } from "../../data/threads.ts";
+import { agents, closeInstance, deleteThread, exportPath, fitsPatterns, instancesOf, statesOf, type ThreadTools, type ThreadView, toolsOf, type Withheld } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
@@ -34,7 +34,7 @@ export function Side({ id, view, agent }: { id: string; view: ThreadView; agent:
                 <RunBadge status={run.status} /> <Ago at={run.startedAt} />
               </a>
             </Row>
-            <Row name={t.agent}>
+            <Row name={texts.value.runs.agent}>
               <Code text={run.agent} />
             </Row>
             <Numbers run={run} agent={agentOf(agents.data.value?.value ?? [], run.agent)} />
@@ -46,7 +46,7 @@ export function Side({ id, view, agent }: { id: string; view: ThreadView; agent:
       )}
       <Tools id={id} agent={agent} />
       {may("state:read") && <States id={id} />}
-      {may("tools:call") && <Instances id={id} />}
+      <Instances id={id} />
     </aside>
   );
 }
@@ -82,7 +82,7 @@ function ToolLists({ id, agent, tools }: { id: string; agent: string; tools: Thr
             <Code text={name} limit={64} />
           </a>
         ))}
-        {offered.length > shownTools && <a href={address.tools()}>{t.more(offered.length - shownTools)}</a>}
+        {offered.length > shownTools && <a href={address.tools()}>{texts.value.attention.more(offered.length - shownTools)}</a>}
       </p>
       {withheld.length > 0 && (
         <>
@@ -97,7 +97,7 @@ function ToolLists({ id, agent, tools }: { id: string; agent: string; tools: Thr
               </li>
             ))}
           </ul>
-          {withheld.length > shownTools && <a href={address.tools("status=withheld")}>{t.more(withheld.length - shownTools)}</a>}
+          {withheld.length > shownTools && <a href={address.tools("status=withheld")}>{texts.value.attention.more(withheld.length - shownTools)}</a>}
         </>
       )}
       {others > 0 && <p class="quiet">{t.notForAgent(others)}</p>}
@@ -151,15 +151,30 @@ function States({ id }: { id: string }) {
 
 function Instances({ id }: { id: string }) {
   const t = texts.value.threads;
-  const close = async () => {
-    const { closed } = await closeInstances(id);
-    say(closed.length > 0 ? t.closed(closed.length) : t.noInstances);
-  };
+  const resource = useMemo(() => instancesOf(id), [id]);
+  useResource(resource);
   return (
-    <section class="card">
+    <section class="card" id="instances">
       <h2>{t.instances}</h2>
-      <p class="quiet">{t.instancesText}</p>
-      <ActButton act={close}>{t.closeAll}</ActButton>
+      <Loaded of={resource}>
+        {({ value }) =>
+          value.length === 0 ? (
+            <p class="quiet">{t.noInstances}</p>
+          ) : (
+            <ul class="plain-list">
+              {value.map(({ tool, madeAt, inUse }) => (
+                <li key={tool}>
+                  <Code text={tool} limit={64} />{" "}
+                  <span class="quiet">
+                    <Ago at={madeAt} /> {inUse && t.inUse}
+                  </span>{" "}
+                  {may("tools:call") && <ActButton act={() => closeInstance(id, tool).then(() => resource.read())}>{texts.value.common.close}</ActButton>}
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Loaded>
     </section>
   );
 }

@@ -1,6 +1,5 @@
 // The threads that were active last, the runs of agents, and a new conversation.
 
-import { useState } from "preact/hooks";
 import { runFilters } from "../../data/runs.ts";
 import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
@@ -37,7 +36,7 @@ export function ThreadsPage() {
           <select aria-label={t.calls.status} value={filter} onChange={(event) => setQuery({ status: event.currentTarget.value })}>
             {runFilters.map((name) => (
               <option key={name} value={name}>
-                {t.runs.filter[name || "all"]}
+                {name === "" ? t.calls.anyStatus : name === "open" ? t.runs.open : t.runs.status[name]}
               </option>
             ))}
           </select>
@@ -50,32 +49,13 @@ export function ThreadsPage() {
   );
 }
 
-/** Makes a thread and goes to it; its first message starts a run. */
+/** Makes a thread and goes to it; there the agent is chosen, and the first message starts a run. */
 function NewConversation() {
-  const t = texts.value.threads;
   useResource(agents);
-  const list = agents.data.value?.value ?? [];
-  const [chosen, choose] = useState("");
-  if (list.length === 0) return null;
-  const agent = chosen || (list.find((agent) => agent.default) ?? list[0])?.name || "";
-  const begin = async () => {
-    const { id } = await createThread();
-    go(address.thread(id, new URLSearchParams({ agent }).toString()));
-  };
+  if (!agents.data.value?.value.length) return null;
   return (
-    <div class="actions">
-      {list.length > 1 && (
-        <select aria-label={t.agent} value={agent} onChange={(event) => choose(event.currentTarget.value)}>
-          {list.map(({ name }) => (
-            <option key={name} value={name} data-raw>
-              {name}
-            </option>
-          ))}
-        </select>
-      )}
-      <ActButton class="primary" act={begin}>
-        {t.begin}
-      </ActButton>
-    </div>
+    <ActButton class="primary" act={async () => go(address.thread((await createThread()).id))}>
+      {texts.value.threads.begin}
+    </ActButton>
   );
 }
