@@ -68,7 +68,7 @@ async function request<T>(method: string, path: string, body?: unknown, headers?
 
 export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
 export const post = <T>(path: string, body?: unknown, headers?: Record<string, string>): Promise<T> => request<T>("POST", path, body, headers);
-export const put = <T>(path: string, body: unknown): Promise<T> => request<T>("PUT", path, body);
+export const put = <T>(path: string, body: unknown, headers?: Record<string, string>): Promise<T> => request<T>("PUT", path, body, headers);
 export const remove = (path: string): Promise<void> => request<void>("DELETE", path);
 export const getText = async (path: string): Promise<string> => (await send("GET", path)).text();
 

@@ -1,14 +1,15 @@
 // The frame around every page: navigation, bars, dialogs, keys, and the title of the window.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { pendingCount } from "../data/approvals.ts";
-import { logout, session } from "../data/session.ts";
+import { logout, may, session } from "../data/session.ts";
 import { texts } from "../i18n/index.ts";
 import { ActButton } from "../ui/button.tsx";
 import { Icon } from "../ui/icon.tsx";
 import { useKeys } from "../ui/keyboard.ts";
 import { Notices, sayError } from "../ui/notice.tsx";
 import { Raw } from "../ui/raw.tsx";
+import { openDialog } from "../ui/open-dialog.ts";
 import { address, go, type PageName, route } from "../ui/router.ts";
 import { sections } from "../ui/sections.ts";
 import { Loading, ReadFailure } from "../ui/state.tsx";
@@ -19,8 +20,6 @@ import { Help } from "./help.tsx";
 import { Login } from "./login.tsx";
 import { Palette } from "./palette.tsx";
 import { Preferences } from "./preferences.tsx";
-
-type Open = "none" | "palette" | "help" | "preferences";
 
 export function App() {
   const current = session.value;
@@ -41,7 +40,8 @@ export function App() {
 }
 
 function Frame() {
-  const [open, setOpen] = useState<Open>("none");
+  const open = openDialog.value;
+  const setOpen = (name: typeof open) => void (openDialog.value = name);
   const t = texts.value;
   const close = () => setOpen("none");
   const find = () => setOpen("palette");
@@ -92,7 +92,7 @@ function Navigation() {
   const current = route.value.page;
   return (
     <nav class="main-nav" aria-label={t.label}>
-      {sections.map(({ name, icon, href, pages }) => (
+      {sections.filter(({ scope }) => !scope || may(scope)).map(({ name, icon, href, pages }) => (
         <a key={name} href={href()} aria-current={pages.includes(current) ? "page" : undefined}>
           <Icon name={icon} />
           {t[name]}

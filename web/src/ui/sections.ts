@@ -1,5 +1,6 @@
 // The sections of the dashboard, for the navigation, the search dialog, the keys and addresses that name nothing.
 
+import type { Scope } from "../api/types.ts";
 import type { IconName } from "./icon.tsx";
 import { address, type PageName } from "./router.ts";
 
@@ -11,6 +12,8 @@ interface Section {
   key: string;
   href: () => string;
   pages: readonly PageName[];
+  /** Without it there is nothing to see. */
+  scope?: Scope;
 }
 
 export const sections: readonly Section[] = [
@@ -19,7 +22,7 @@ export const sections: readonly Section[] = [
   { name: "calls", icon: "calls", key: "c", href: address.calls, pages: ["calls", "call"] },
   { name: "approvals", icon: "approvals", key: "a", href: address.approvals, pages: ["approvals", "approval"] },
   { name: "threads", icon: "threads", key: "h", href: address.threads, pages: ["threads", "thread", "run"] },
-  { name: "state", icon: "state", key: "s", href: address.state, pages: ["state", "context"] },
+  { name: "state", icon: "state", key: "s", href: address.state, pages: ["state", "context"], scope: "state:read" },
   { name: "graph", icon: "graph", key: "g", href: address.graph, pages: ["graph"] },
   { name: "servers", icon: "servers", key: "m", href: address.servers, pages: ["servers", "server"] },
   { name: "nodes", icon: "nodes", key: "n", href: address.nodes, pages: ["nodes"] },

@@ -82,6 +82,7 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "approvals-answered", path: "/ui/approvals?view=answered" },
     { name: "grants", path: "/ui/approvals?view=grants" },
     { name: "unknown", path: "/ui/tolls" },
+    ...(await fillSettings(server)),
     { name: "palette", path: "/ui/", act: (page) => page.keyboard.press("/") },
     { name: "help", path: "/ui/", act: (page) => page.keyboard.press("?") },
     { name: "preferences", path: "/ui/", act: (page) => page.locator(".top .icon-button").last().click() },
@@ -105,6 +106,46 @@ async function fillThreads(server: TestServer): Promise<Shown[]> {
     { name: "thread-unknown", path: "/ui/threads/tallk" },
     { name: "run", path: `/ui/runs/${ended}` },
     { name: "run-unknown", path: "/ui/runs/run_00000000-0000-7000-8000-000000000000" },
+  ];
+}
+
+/** States, keys and entries of the audit log. */
+async function fillSettings(server: TestServer): Promise<Shown[]> {
+  const cart = "/api/v1/state/contexts/talk%2Fcart";
+  for (const tea of [1, 2, 3]) await server.api("PUT", `${cart}/business`, { data: { tea, sugar: "brown", lines: [{ sku: "cup", count: tea }] }, ttl: "7d" });
+  await server.api("PUT", `${cart}/cache`, { data: { price: 4.5 }, ttl: "1h" });
+  await server.api("PUT", "/api/v1/state/contexts/~%2Frates/business", { data: { eur: 1.08 } });
+  await server.api("POST", "/api/v1/keys", { name: "ada", scopes: ["tools:read", "state:read"], expiresIn: "90d" });
+  await server.api("POST", "/api/v1/keys", { name: "night-watch", scopes: ["tools:read", "approvals:write"] });
+  const context = "/ui/state/talk%2Fcart";
+  const edit = async (page: Page, text: string) => {
+    await page.locator(".card-head button").click();
+    await page.locator("textarea[name=data]").fill(text);
+  };
+  return [
+    { name: "state", path: "/ui/state" },
+    { name: "state-empty", path: "/ui/state?q=nothing-like-this" },
+    { name: "context", path: context },
+    { name: "context-cache", path: `${context}?kind=cache` },
+    { name: "context-bad", path: context, act: (page) => edit(page, '{\n  "tea": 3,\n  "sugar": brown\n}') },
+    {
+      name: "context-conflict",
+      path: context,
+      act: async (page) => {
+        await edit(page, '{ "tea": 30, "sugar": "brown", "lemon": true }');
+        await server.api("PATCH", `${cart}/business`, { data: { tea: Math.floor(Math.random() * 1000), milk: true } });
+        await visible(page.locator(".conflict"));
+      },
+    },
+    { name: "context-rollback", path: context, act: (page) => page.locator(".version-list button").nth(1).click() },
+    { name: "context-unknown", path: "/ui/state/talk%2Fcard" },
+    { name: "settings", path: "/ui/settings" },
+    { name: "settings-reload", path: "/ui/settings?set=1", act: (page) => page.locator(".filters button").click() },
+    { name: "settings-keys", path: "/ui/settings?view=keys" },
+    { name: "settings-new-key", path: "/ui/settings?view=keys", act: (page) => page.locator(".actions button").click() },
+    { name: "settings-audit", path: "/ui/settings?view=audit" },
+    { name: "settings-backups", path: "/ui/settings?view=backups", act: (page) => page.locator(".actions button").first().click() },
+    { name: "settings-about", path: "/ui/settings?view=about" },
   ];
 }
 

@@ -1,0 +1,94 @@
+// Changes the data of a state. When another writes it meanwhile, what both did is shown and put together.
+
+import { useState } from "preact/hooks";
+import { ApiError } from "../../api/client.ts";
+import type { StateEntry, StateKind } from "../../api/types.ts";
+import { parseMembers } from "../../base/exact-json.ts";
+import { type Json, pretty } from "../../base/json.ts";
+import { may } from "../../data/session.ts";
+import { type Draft, isSameWrite, saveState, setDraft } from "../../data/state.ts";
+import { texts } from "../../i18n/index.ts";
+import { Dialog } from "../../ui/dialog.tsx";
+import { Diff } from "../../ui/diff.tsx";
+import { Failure, say } from "../../ui/notice.tsx";
+import { Conflict } from "./conflict.tsx";
+import { JsonField } from "./json-field.tsx";
+import { TimeToLive } from "./ttl.tsx";
+
+interface Props {
+  id: string;
+  kind: StateKind;
+  draft: Draft;
+  /** The state as it is now. */
+  current: StateEntry | null;
+  reread: () => Promise<void>;
+}
+
+export function Edit({ id, kind, draft, current, reread }: Props) {
+  const t = texts.value.contexts;
+  const [isBusy, setBusy] = useState(false);
+  const [isAsking, ask] = useState(false);
+  const [error, setError] = useState<ApiError | null>(null);
+  const change = (next: Partial<Draft>) => (setError(null), setDraft(id, kind, { ...draft, ...next }));
+  const parsed = parseMembers(draft.text);
+  const isConflict = !isSameWrite(draft.base, current);
+  const save = async (data: Json) => {
+    setBusy(true);
+    setError(null);
+    try {
+      const isSaved = await saveState(id, kind, draft, data);
+      if (isSaved) say(t.saved(draft.base?.version ?? 0));
+      // Read first: the old data must not be seen after the new.
+      await reread();
+      if (isSaved) setDraft(id, kind, null);
+    } catch (failure) {
+      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const before = draft.base ? pretty(draft.base.data) : "";
+  return (
+    <div class="form">
+      {isConflict && !isBusy && <Conflict draft={draft} parsed={parsed} current={current} change={change} />}
+      <JsonField text={draft.text} parsed={parsed} change={(text) => change({ text })} />
+      <TimeToLive draft={draft} kind={kind} change={(ttl) => change({ ttl })} />
+      {"value" in parsed && !isConflict && (
+        <div>
+          <h3>{t.willChange}</h3>
+          <Diff before={before} after={pretty(parsed.value)} />
+        </div>
+      )}
+      {error && (
+        <p class="error-text" role="alert">
+          <Failure error={error} />
+        </p>
+      )}
+      <div class="answers">
+        <button type="button" class="primary" disabled={isBusy || isConflict || "error" in parsed || !may("state:write")} onClick={() => "value" in parsed && void save(parsed.value)}>
+          {t.save}
+        </button>
+        {draft.mine !== undefined && draft.mine !== draft.text && (
+          <button type="button" disabled={isBusy} onClick={() => change({ text: draft.mine ?? "" })}>
+            {t.back}
+          </button>
+        )}
+        <button type="button" disabled={isBusy} onClick={() => (draft.text === before && !draft.ttl ? setDraft(id, kind, null) : ask(true))}>
+          {t.discard}
+        </button>
+      </div>
+      {isAsking && (
+        <Dialog title={t.discardAsk} close={() => ask(false)}>
+          <div class="dialog-actions">
+            <button type="button" autofocus onClick={() => ask(false)}>
+              {texts.value.common.back}
+            </button>
+            <button type="button" class="primary danger" onClick={() => setDraft(id, kind, null)}>
+              {t.discard}
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </div>
+  );
+}

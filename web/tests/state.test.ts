@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { errorAt, parseExact, parseMembers, placeOf } from "../src/base/exact-json.ts";
+import type { Json } from "../src/base/json.ts";
+import { mergeJson, same } from "../src/base/merge.ts";
+
+test("changes of two people come together, and mine counts where both changed one value", () => {
+  const cases: [Json, Json, Json, Json, string[]][] = [
+    [{ a: 1, b: 1 }, { a: 2, b: 1 }, { a: 1, b: 2 }, { a: 2, b: 2 }, []],
+    [{ a: 1 }, { a: 2 }, { a: 3 }, { a: 2 }, ["/a"]],
+    [{ a: 1, b: 1 }, { b: 1 }, { a: 1, b: 1, c: 1 }, { b: 1, c: 1 }, []],
+    [{ a: 1 }, { a: 2 }, {}, { a: 2 }, ["/a"]],
+    [{ a: 1 }, {}, { a: 2 }, {}, ["/a"]],
+    [{ deep: { x: 1, y: 1 } }, { deep: { x: 2, y: 1 } }, { deep: { x: 1, y: 2 } }, { deep: { x: 2, y: 2 } }, []],
+    [{ list: [1] }, { list: [1, 2] }, { list: [1, 3] }, { list: [1, 2] }, ["/list"]],
+    [{}, { "a/b~": 1 }, { "a/b~": 2 }, { "a/b~": 1 }, ["/a~1b~0"]],
+    [{}, { toString: 1 }, { constructor: 2 }, { constructor: 2, toString: 1 }, []],
+    [{ a: { b: 1 } }, { a: { b: 1 } }, { a: 5 }, { a: 5 }, []],
+  ];
+  for (const [base, mine, theirs, value, clashes] of cases) assert.deepEqual(mergeJson(base, mine, theirs), { value, clashes });
+  const proto = parseExact('{"__proto__": 1}');
+  assert.equal(JSON.stringify(mergeJson({}, proto, { a: 1 }).value), '{"a":1,"__proto__":1}');
+});
+
+test("values are the same whatever the order of their members", () => {
+  assert.ok(same({ a: 1, b: { c: [1] } }, { b: { c: [1] }, a: 1 }));
+  assert.ok(!same({ a: undefined as never }, { b: 1 }));
+  assert.ok(!same({ a: 1 }, { a: 1, b: 2 }));
+});
+
+test("a wrong text is wrong at its place", () => {
+  const cases: [string, number][] = [
+    ["", 0],
+    ["{", 1],
+    ['{"a": }', 6],
+    ['{"a": 1,}', 8],
+    ['{"a" 1}', 5],
+    ['{"a": 1 "b": 2}', 8],
+    ["[1, 2", 5],
+    ['{"a": [1, {"b": tru}]}', 16],
+    ['{"a": 01}', 6],
+    ['{"a": "x\ny"}', 6],
+    ["{} x", 3],
+    ["{'a': 1}", 1],
+    ['{"a": 1]', 7],
+  ];
+  for (const [text, at] of cases) {
+    assert.equal(errorAt(text), at, text);
+    assert.ok("error" in parseMembers(text), text);
+  }
+  assert.equal(errorAt("[".repeat(100_000)), 100_000);
+  // Where there is no error, the end of the text is reached.
+  for (const text of ['{"a": [1, -2.5e+3, "\\u00e9\\n", {}, []], "b": null}\n', " [ ] ", "true"]) assert.equal(errorAt(text), text.length, text);
+  assert.deepEqual(placeOf('{\n  "a": x\n}', 9), { line: 2, column: 8, text: '  "a": x' });
+  assert.deepEqual(parseMembers("[1]"), { error: "", at: null });
+});
+
+test("numbers keep their text where the engine can", () => {
+  const text = '{"a":9007199254740993,"b":[1.0,2],"c":1e3}';
+  assert.equal(JSON.stringify(parseExact(text)), "rawJSON" in JSON ? text : '{"a":9007199254740992,"b":[1,2],"c":1000}');
+});
