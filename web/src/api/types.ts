@@ -16,6 +16,7 @@ export type ApprovalOutcome = Schemas["ApprovalOutcome"];
 export type AnswerBody = Schemas["AnswerBody"];
 export type Grant = Schemas["Grant"];
 export type Call = Schemas["Call"];
+export type CallForecast = Schemas["CallForecast"];
 export type CallSeries = Schemas["CallSeries"];
 export type CallStatus = Schemas["CallStatus"];
 export type ErrorKind = Schemas["ErrorKind"];

@@ -9,8 +9,9 @@ import { EventStream } from "./stream.ts";
 
 export const connection = signal<Connection>({ state: "connecting" });
 
-/** Events of these types are sent. What runs and calls do in detail is left out: nothing on the page shows it yet. */
+/** Events of these types are sent. Of what calls do in detail only their progress is shown. */
 const types = [
+  "call.progress",
   "tool.registered", "tool.unregistered", "tool.status.changed", "hub.*", "approval.*", "mcp.server.*", "node.*",
   "config.reloaded", "store.lost", "run.completed", "run.failed", "stream.thinned", "metrics.tick",
 ];
