@@ -68,7 +68,7 @@ describe("hostile", { concurrency: 1 }, () => {
     await server.api("POST", `/api/v1/approvals/${denied}`, { outcome: "cancel", reason: hostile });
     await server.api("PUT", "/api/v1/tools/plain/status", { status: "maintenance", reason: hostile });
     await server.api("POST", "/api/v1/tools/plain/reset");
-    const { id: call } = await server.call("plain", { text: hostile }, "h1");
+    const { id: call } = await server.call("plain", { text: hostile, [hostile]: { [script]: [hostile] } }, "h1");
     await server.api("PUT", "/api/v1/tools/notes/status", { status: "maintenance", reason: hostile });
     const { runId: run } = await server.api("POST", "/api/v1/threads/talk/messages", { content: `remember ${hostile}` }, { prefer: "wait=5" });
     await withPage(server, "/ui/", async ({ page, files, problems }) => {
@@ -82,6 +82,12 @@ describe("hostile", { concurrency: 1 }, () => {
         const hidden = await page.evaluate(() => /[\u202a-\u202e\u2066-\u2069\u200b\u001b\u0007]/.test(document.body.innerText));
         assert.equal(hidden, false, path);
       }
+      await page.goto(`${server.url}/ui/tools/plain?tab=try&call=${call}`);
+      await page.getByRole("button", { name: "Run", exact: true }).click();
+      await visible(page.locator(".tree .mark", { hasText: "U+202E" }));
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(page.locator("#forecast"));
+      assert.equal(await page.evaluate(() => /[\u202a-\u202e\u2066-\u2069\u200b\u001b\u0007]/.test(document.body.innerText)), false);
       await page.goto(`${server.url}/ui/approvals/${approval}`);
       await visible(page.locator(".mark", { hasText: "U+202E" }));
       await visible(page.locator(".mark", { hasText: "ESC" }));

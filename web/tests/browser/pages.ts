@@ -41,6 +41,7 @@ export async function fill(server: TestServer): Promise<Shown[]> {
   for (let call = 0; call < 5; call++) await server.call("calculator", { expression: "6*7" }, "t1");
   const { id: failed } = await server.call("calculator", { expression: "1/0" });
   await server.call("clock", {}, "t1");
+  const { id: ordered } = await server.call("order", { customer: "Ada", lines: [{ sku: "tea", price: 3.5 }], to: { city: "Oslo" }, note: null, extra: { password: "hunter2", gift: true } });
   for (let call = 0; call < 4; call++) await server.call("flaky", {}, "t1");
   await server.api("POST", "/api/v1/threads/talk/messages", { content: "what is 2+3*4?" }, { prefer: "wait=5" });
   await server.api("POST", "/api/v1/tools/notes/disable", { reason: "not needed this week" });
@@ -59,6 +60,8 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "tool", path: "/ui/tools/flaky" },
     { name: "tool-thread", path: "/ui/tools/report?thread=t2" },
     { name: "tool-try", path: "/ui/tools/order?tab=try", act: (page) => fillOrder(page) },
+    { name: "tool-try-dry", path: `/ui/tools/order?tab=try&call=${ordered}`, act: (page) => dryRun(page) },
+    { name: "tool-try-tree", path: `/ui/tools/order?tab=try&call=${ordered}`, act: (page) => runToTree(page) },
     { name: "tool-try-result", path: `/ui/tools/calculator?tab=try&call=${failed}`, act: (page) => runAgain(page) },
     { name: "tool-try-ask", path: "/ui/tools/dangerous?tab=try", act: (page) => page.locator(".try button.primary").click() },
     { name: "tool-schema", path: "/ui/tools/calculator?tab=schema" },
@@ -154,9 +157,9 @@ export const place = (page: Page, pointer: string) => page.locator(`[id="field${
 
 async function fillOrder(page: Page): Promise<void> {
   const group = (name: string) => page.locator("fieldset.field", { has: page.locator("legend > code", { hasText: new RegExp(`^${name}$`) }) });
-  await group("lines").locator("button").first().click();
+  await group("lines").locator("> button").click();
   await group("lines").locator("> .group-actions button").first().click();
-  await group("to").locator("button").first().click();
+  await group("to").locator("> button").click();
   await place(page, "/customer").fill("A");
   await place(page, "/lines/0/sku").fill("tea");
   await page.locator(".try button.primary").click();
@@ -166,6 +169,17 @@ async function fillOrder(page: Page): Promise<void> {
 async function runAgain(page: Page): Promise<void> {
   await page.locator(".try button.primary").click();
   await visible(page.locator(".result .failure"));
+}
+
+async function dryRun(page: Page): Promise<void> {
+  await place(page, "/customer").fill("A");
+  await page.locator(".try .actions button").first().click();
+  await visible(page.locator("#forecast"));
+}
+
+async function runToTree(page: Page): Promise<void> {
+  await page.locator(".try button.primary").click();
+  await visible(page.locator(".tree"));
 }
 
 async function edit(page: Page): Promise<void> {
