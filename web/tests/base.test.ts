@@ -1,3 +1,5 @@
+import { timeTicks, valueTicks } from "../src/base/axis.ts";
+import { linePath, pointsPath } from "../src/base/line-path.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diffLines } from "../src/base/diff.ts";
@@ -68,4 +70,21 @@ test("a schema is described in a few words", () => {
   assert.deepEqual([sku?.required, sku?.description, qty?.type, qty?.limits, qty?.default, tags?.type], [true, "Which", "integer | null", ["minimum 1"], 2, '"a" | "b"[]']);
   assert.deepEqual([schemaType({ anyOf: [{ type: "string" }, { type: "null" }] }), schemaType(true), schemaFields(null)], ["string | null", "", []]);
   assert.ok("error" in parseObject("[1]") && "error" in parseObject("{") && "value" in parseObject("{}"));
+});
+
+test("axes have round values and round times of the chosen day", () => {
+  assert.deepEqual(valueTicks(4.3, 4), [0, 2, 4]);
+  assert.deepEqual(valueTicks(108, 4), [0, 50, 100]);
+  assert.deepEqual(valueTicks(1, 4), [0, 0.5, 1]);
+  const [hour, midnight] = [3_600_000, Date.UTC(2026, 0, 2)];
+  // 14:20 where the reader is, and 24 hours before it.
+  const end = midnight + 14 * hour + hour / 3;
+  assert.deepEqual(timeTicks(end - 24 * hour, end, 5, end - midnight), [-6, 0, 6, 12].map((hours) => midnight + hours * hour));
+});
+
+test("a line has gaps where nothing is known, and a point where one value stands alone", () => {
+  const values = [1, 2, null, 3, null];
+  const [x, y] = [(index: number) => index * 10, (value: number) => value];
+  assert.equal(linePath(values, x, y), "M0.0 1.0L10.0 2.0M30.0 3.0");
+  assert.equal(pointsPath(values, x, y), "M30.0 3.0h0");
 });

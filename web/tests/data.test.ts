@@ -8,7 +8,7 @@ import { linesOf } from "../src/data/series.ts";
 import { readTick } from "../src/data/ticks.ts";
 import { applyFilter, nextSort, readFilter } from "../src/pages/tools/filter.ts";
 import { parseRoute } from "../src/ui/router.ts";
-import { sparkPath } from "../src/ui/spark-path.ts";
+import { sparkPath } from "../src/base/line-path.ts";
 import { windowOf } from "../src/ui/window.ts";
 
 const tool = (name: string, status: Tool["status"], calls = 0, errors = 0): Tool =>

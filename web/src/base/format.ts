@@ -25,6 +25,12 @@ function format(language: string, withDate: boolean): Intl.DateTimeFormat {
 export const dateTime = (time: number, language: string): string => format(language, true).format(time).replace(",", "");
 export const clockTime = (time: number, language: string): string => format(language, false).format(time);
 
+/** The milliseconds since midnight, in the chosen time zone. */
+export function timeOfDay(time: number, language: string): number {
+  const [hours = 0, minutes = 0, seconds = 0] = clockTime(time, language).split(":").map(Number);
+  return ((hours * 60 + minutes) * 60 + seconds) * 1000 + (time % 1000);
+}
+
 /** A time left as 4:05 or 1:02:03; never negative. */
 export function countdown(ms: number): string {
   const seconds = Math.max(0, Math.ceil(ms / 1000));

@@ -1,6 +1,6 @@
 // A line of the last values, without axes. The number beside it says the last one.
 
-import { sparkPath } from "./spark-path.ts";
+import { sparkPath } from "../base/line-path.ts";
 
 export function Spark({ values, slots = 60 }: { values: readonly (number | null)[]; slots?: number }) {
   return (

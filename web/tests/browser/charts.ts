@@ -11,7 +11,7 @@ describe("charts", { concurrency: 1 }, () => {
   test("the tiles count each second, and the charts show calls by outcome over the chosen time", async () => {
     await withPage(server, "/ui/", async ({ page }) => {
       const calls = page.locator(".chart", { hasText: "Calls per second" });
-      await visible(calls.locator("canvas"));
+      await visible(calls.locator(".plot svg"));
       // Calls in more than one second: the one that is not over is not shown.
       await until("calls in the chart", async () => {
         await server.call("calculator", { expression: "1+1" });
@@ -24,7 +24,7 @@ describe("charts", { concurrency: 1 }, () => {
       await visible(page.locator(".segmented [aria-pressed=true]", { hasText: "6 hours" }));
       await page.reload();
       await visible(page.locator(".segmented [aria-pressed=true]", { hasText: "6 hours" }));
-      await visible(page.locator(".chart canvas"));
+      await visible(page.locator(".chart .plot svg"));
       const { items } = await server.api("GET", "/api/v1/nodes");
       await visible(page.locator(".chart-note", { hasText: `Only calls of the node ${items[0].name}` }));
     });
@@ -34,10 +34,10 @@ describe("charts", { concurrency: 1 }, () => {
     await server.call("clock");
     await withPage(server, "/ui/tools/clock", async ({ page }) => {
       const chart = page.locator(".chart", { hasText: "Calls per minute" });
-      await visible(chart.locator("canvas"));
+      await visible(chart.locator(".plot svg"));
       // Not only when its minute is over.
       await visible(page.getByRole("img", { name: /Calls per minute: last 1, highest 1/ }));
-      await chart.locator(".u-over").hover();
+      await chart.locator(".plot").hover();
       await visible(chart.locator("figcaption time"));
       assert.match((await chart.locator(".legend").textContent()) ?? "", /succeeded 0failed 0/);
     });
