@@ -78,8 +78,8 @@ export function errorAt(source: string): number {
   }
 }
 
-/** Line and column of a character, from 1, and the text of its line. */
-export function placeOf(source: string, at: number): { line: number; column: number; text: string } {
+/** Line and column of a character, from 1. */
+export function placeOf(source: string, at: number): [line: number, column: number] {
   const before = source.slice(0, at).split("\n");
-  return { line: before.length, column: (before.at(-1) ?? "").length + 1, text: source.split("\n")[before.length - 1] ?? "" };
+  return [before.length, (before.at(-1) ?? "").length + 1];
 }

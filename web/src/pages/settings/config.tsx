@@ -10,11 +10,11 @@ import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Fresh } from "../../ui/fresh.tsx";
-import { type Column, LongList } from "../../ui/long-list.tsx";
+import { LongList } from "../../ui/long-list.tsx";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
-import { route, setQuery } from "../../ui/router.ts";
+import { searched, SearchField } from "../../ui/search-field.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
-import { ReloadReport, WaitingRestart } from "./reload.tsx";
+import { ReloadReport } from "./reload.tsx";
 
 const oneLine = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
 
@@ -22,27 +22,38 @@ export function Config() {
   const t = texts.value.settings;
   useResource(config);
   const [opened, open] = useState<ConfigValue | null>(null);
-  const { query } = route.value;
-  const [words, isOnlySet] = [query.get("q") ?? "", query.get("set") === "1"];
+  const [isAll, setAll] = useState(true);
+  const words = searched();
   return (
     <>
       <div class="filters" role="search">
-        <input type="search" aria-label={t.search} placeholder={t.search} value={words} onInput={(event) => setQuery({ q: event.currentTarget.value })} />
+        <SearchField label={t.search} />
         <label class="check">
-          <input type="checkbox" checked={isOnlySet} onChange={(event) => setQuery({ set: event.currentTarget.checked ? "1" : null })} /> {t.onlySet}
+          <input type="checkbox" checked={isAll} onChange={(event) => setAll(event.currentTarget.checked)} /> {t.defaults}
         </label>
-        <ActButton class="primary" act={reload} title={t.reloadText}>
+        <ActButton class="primary" act={reload}>
           {t.reload}
         </ActButton>
       </div>
-      <WaitingRestart />
       <ReloadReport />
       <Loaded of={config}>
         {(snapshot) => {
-          const found = snapshot.value.filter((item) => (!isOnlySet || item.source !== "default") && rank(words, item.key, `${oneLine(item.value)} ${item.origin}`) !== null);
+          const found = snapshot.value.filter((item) => (isAll || item.source !== "default") && rank(words, item.key, `${oneLine(item.value)} ${item.origin}`) !== null);
+          if (found.length === 0) return <Empty title={t.noMatch} />;
           return (
             <Fresh of={snapshot}>
-              {found.length > 0 ? <LongList label={t.view.config} class="config-list" items={found} columns={columns(open)} keyOf={({ key }) => key} selected={-1} /> : <Empty title={t.noMatch} />}
+              <LongList
+                label={t.view.config}
+                class="config-list"
+                items={found}
+                keyOf={({ key }) => key}
+                selected={-1}
+                columns={[
+                  { name: "key", title: t.key, cell: (item) => <button type="button" class="link" onClick={() => open(item)}><Code text={item.key} /></button> },
+                  { name: "value", title: t.value, cell: (item) => <Raw text={oneLine(item.value)} limit={200} /> },
+                  { name: "origin", title: t.origin, cell: ({ source, origin }) => (source === "default" ? <span class="quiet">{t.default}</span> : <Code text={origin} />) },
+                ]}
+              />
             </Fresh>
           );
         }}
@@ -50,20 +61,9 @@ export function Config() {
       {opened && (
         <Dialog title={<Code text={opened.key} />} close={() => open(null)}>
           <RawBlock text={valueText(opened.value)} label={t.value} />
-          <p class="quiet">
-            {t.origin} <Code text={opened.origin} />
-          </p>
+          <Code text={opened.origin} />
         </Dialog>
       )}
     </>
   );
-}
-
-function columns(open: (item: ConfigValue) => void): Column<ConfigValue>[] {
-  const t = texts.value.settings;
-  return [
-    { name: "key", title: t.key, cell: (item) => <button type="button" class="link" onClick={() => open(item)}><Code text={item.key} /></button> },
-    { name: "value", title: t.value, cell: (item) => <Raw text={oneLine(item.value)} limit={200} /> },
-    { name: "origin", title: t.origin, cell: (item) => (item.source === "default" ? <span class="quiet">{t.default}</span> : <Code text={item.origin} />) },
-  ];
 }
