@@ -48,7 +48,11 @@ function Context({ id }: { id: string }) {
               <h1 class="tool-name">
                 <Code text={id} limit={260} /> <CopyButton text={id} />
               </h1>
-              {info?.threadId && <a href={address.thread(info.threadId)}>{texts.value.calls.thread}</a>}
+              {info?.threadId && (
+                <div>
+                  {texts.value.calls.thread} <a href={address.thread(info.threadId)}><Code text={info.threadId} limit={128} /></a>
+                </div>
+              )}
               <Tabs label={t.kinds} current={current} tabs={shown.map((kind) => ({ name: kind, title: t.kind[kind], href: address.context(id, `kind=${kind}`) }))} />
               <Entry key={current} id={id} kind={current} isKnown={info !== undefined} />
             </div>
