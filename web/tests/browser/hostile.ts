@@ -53,6 +53,12 @@ describe("hostile", { concurrency: 1 }, () => {
     `/ui/tools/${encodeURIComponent(script)}`,
     `/ui/approvals/${encodeURIComponent(hostile.slice(0, 90))}`,
     `/ui/${encodeURIComponent(script)}`,
+    "/ui/state/h1%2Fplanted",
+    `/ui/state/${encodeURIComponent(hostile)}`,
+    `/ui/state?thread=${encodeURIComponent(script)}`,
+    "/ui/settings",
+    "/ui/settings?view=keys",
+    "/ui/settings?view=audit",
   ];
 
   test("planted scripts, links, escapes and bidi characters are text", async () => {
@@ -63,6 +69,9 @@ describe("hostile", { concurrency: 1 }, () => {
     await server.api("POST", "/api/v1/tools/plain/reset");
     const { id: call } = await server.call("plain", { text: hostile }, "h1");
     await server.api("PUT", "/api/v1/tools/notes/status", { status: "maintenance", reason: hostile });
+    await server.api("PUT", "/api/v1/state/contexts/h1%2Fplanted/business", { data: { [hostile]: hostile } });
+    await server.api("POST", "/api/v1/keys", { name: "<b>key</b>", scopes: ["tools:read"] });
+    await server.api("GET", `/api/v1/${encodeURIComponent(script)}`);
     await withPage(server, "/ui/", async ({ page, files, problems }) => {
       for (const path of paths(approval, call)) {
         await page.goto(server.url + path);
