@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Json } from "../src/base/json.ts";
 import { test } from "node:test";
-import { canShow, fieldOf, initialValue, optionOf, pointerOf, withAt, withoutMasked } from "../src/base/form.ts";
+import { canShow, fieldOf, initialValue, optionOf, pickedText, pointerOf, valueAt, withAt, withoutMasked } from "../src/base/form.ts";
 
 const kind = (schema: unknown, root: unknown = schema) => fieldOf(schema, root).kind;
 
@@ -62,6 +62,29 @@ test("values are changed at a place and keep their order", () => {
 
 test("masked values of a record are left out and named", () => {
   assert.deepEqual(withoutMasked({ key: "[redacted]", deep: [{ token: "[redacted]", n: 1 }] }), { value: { deep: [{ n: 1 }] }, masked: ["/key", "/deep/0/token"] });
+});
+
+test("options keep what is said around them, and null can be chosen wherever it is allowed", () => {
+  const shared = { type: "object", properties: { kind: { type: "string" } }, required: ["kind"], oneOf: [{ title: "A", properties: { a: { type: "string" } }, required: ["a"] }, { properties: { b: {} } }] };
+  const field = fieldOf(shared, shared);
+  assert.ok(field.kind === "choice");
+  const first = fieldOf(field.options[0], shared);
+  assert.ok(first.kind === "object");
+  assert.deepEqual([first.title, first.members.map(({ name, isRequired }) => `${name} ${isRequired}`)], ["A", ["kind true", "a true"]]);
+  // These only say which of the members must be there.
+  assert.equal(kind({ properties: { a: {}, b: {} }, anyOf: [{ required: ["a"] }, { required: ["b"] }] }), "object");
+  const nulls: [unknown, boolean][] = [[{ enum: ["a", null] }, true], [{ enum: ["a", null], type: "string" }, false], [{ type: ["string", "null"] }, true], [{ anyOf: [{ type: "integer" }, { type: "null" }] }, true]];
+  for (const [schema, expected] of nulls) assert.equal(fieldOf(schema, schema).isNullable, expected, JSON.stringify(schema));
+  const only = fieldOf({ type: "null" }, {});
+  assert.deepEqual(only.kind === "enum" && only.options, [null]);
+});
+
+test("what a picker gives becomes a text of the format", () => {
+  assert.equal(pickedText("date", "2026-01-31"), "2026-01-31");
+  assert.match(pickedText("time", "10:30"), /^10:30:00(Z|[+-]\d\d:\d\d)$/);
+  const text = pickedText("date-time", "2026-01-31T10:30");
+  assert.equal(new Date(text).getTime(), new Date("2026-01-31T10:30").getTime());
+  assert.deepEqual([valueAt({ "a/b": [{ c: 1 }] }, "/a~1b/0/c"), valueAt({ a: 1 }, "/a/b"), valueAt([1], "/length")], [1, undefined, undefined]);
 });
 
 test("whatever a schema says, a form comes of it, and it ends", () => {

@@ -90,20 +90,33 @@ const isNull = (schema: unknown): boolean => isObject(schema) && (schema.type ==
 export function fieldOf(schema: unknown, root: unknown, depth = 0): FormField {
   const facts = merged(dereference(schema, root), root);
   const options = Array.isArray(facts.oneOf) ? facts.oneOf : Array.isArray(facts.anyOf) ? facts.anyOf : null;
-  if (options && !isObject(facts.properties)) {
+  if (options && (!isObject(facts.properties) || options.some((option) => addsMembers(option, facts.properties, root)))) {
     const real = options.filter((option) => !isNull(dereference(option, root)));
     const { oneOf: _one, anyOf: _any, ...rest } = facts;
     const isNullable = real.length < options.length;
     // An only option may lead back to where it stands.
-    if (real.length === 1 && depth < 8) {
+    if (real.length === 1 && depth < maxReferences / 2) {
       const inner = fieldOf({ allOf: [real[0] ?? {}, rest] }, root, depth + 1);
       return { ...inner, isNullable: inner.isNullable || isNullable };
     }
-    if (real.length > 0) return { ...wordsOf(facts), isNullable, kind: "choice", options: real };
+    if (real.length > 0) {
+      const { title: _title, description: _description, default: _default, ...shared } = rest;
+      return { ...wordsOf(facts), isNullable, kind: "choice", options: Object.keys(shared).some((name) => shapes.includes(name)) ? real.map((option) => ({ allOf: [shared, option] })) : real };
+    }
   }
   const types = Array.isArray(facts.type) ? facts.type : typeof facts.type === "string" ? [facts.type] : [];
   const real = types.filter((type) => type !== "null");
-  return { ...wordsOf(facts), isNullable: types.includes("null"), ...kindOf(facts, real.length === 1 ? String(real[0]) : "") };
+  const isNullable = types.includes("null") || (types.length === 0 && Array.isArray(facts.enum) && facts.enum.includes(null));
+  return { ...wordsOf(facts), isNullable, ...(types.length > 0 && real.length === 0 ? { kind: "enum", options: [null] } : kindOf(facts, real.length === 1 ? String(real[0]) : "")) };
+}
+
+/** What all options of a choice have in common, beside their words. */
+const shapes = ["type", "properties", "required", "items"];
+
+/** Whether an option of a choice has members that the object around it has not. */
+function addsMembers(option: unknown, members: Json | undefined, root: unknown): boolean {
+  const { properties } = merged(dereference(option, root), root);
+  return isObject(properties) && Object.keys(properties).some((name) => !isObject(members) || !Object.hasOwn(members, name));
 }
 
 function wordsOf(facts: Schema): Pick<FormField, "title" | "description" | "default" | "limits"> {
@@ -149,6 +162,21 @@ export function initialValue(schema: unknown, root: unknown, depth = 0): Json | 
 function hasDefault(schema: unknown, root: unknown): boolean {
   const { default: value } = fieldOf(schema, root);
   return value !== undefined && value !== null;
+}
+
+/** What is there before anything was entered, where something must be. */
+export function emptyOf(schema: unknown, root: unknown): Json {
+  const { kind } = fieldOf(schema, root);
+  return kind === "list" ? [] : kind === "object" ? {} : kind === "text" || kind === "number" ? "" : null;
+}
+
+/** What a picker of the browser gave, as a text of the format: times of this machine with their offset. */
+export function pickedText(format: string, picked: string): string {
+  if (format === "date") return picked;
+  const full = /:\d\d:/.test(picked) ? picked : `${picked}:00`;
+  const minutes = -new Date(format === "time" ? Date.now() : full).getTimezoneOffset();
+  const two = (part: number): string => String(Math.floor(Math.abs(part))).padStart(2, "0");
+  return full + (minutes === 0 ? "Z" : `${minutes < 0 ? "-" : "+"}${two(minutes / 60)}:${two(minutes % 60)}`);
 }
 
 /** Whether the field can show the value; what it cannot show is edited as JSON at that place. */
@@ -204,6 +232,12 @@ export function withAt(value: Json | undefined, path: readonly (string | number)
   if (inner === undefined) return others;
   // In its old place, so that the JSON does not jump while one types.
   return isObject(value) && first in value ? Object.fromEntries(Object.entries(value).map(([name, old]) => [name, name === first ? inner : old])) : { ...others, [first]: inner };
+}
+
+/** The value at a JSON pointer. */
+export function valueAt(value: Json | undefined, pointer: string): Json | undefined {
+  const parts = pointer.split("/").slice(1).map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
+  return parts.reduce<Json | undefined>((found, part) => (Array.isArray(found) ? found[Number(part)] : isObject(found) && Object.hasOwn(found, part) ? found[part] : undefined), value);
 }
 
 export const pointerOf = (path: readonly (string | number)[]): string => path.map((part) => `/${String(part).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");

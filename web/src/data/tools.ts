@@ -70,6 +70,9 @@ export const explanationOf = (name: string, threadId: string, everyMs = 30_000):
     everyMs,
   });
 
+/** What would happen to a call; nothing runs or counts. */
+export const dryRun = (name: string, args: unknown, threadId: string): Promise<Explanation> => post(`${toolPath(name)}/explain`, { arguments: args, ...(threadId && { threadId }) });
+
 export const toolOf = (name: string): Resource<Tool> =>
   new Resource(() => get<Tool>(toolPath(name)), { changes: (event) => concerns(name)(event) || changesList(event), everyMs: 20_000 });
 

@@ -9,10 +9,12 @@ import { EventStream } from "./stream.ts";
 
 export const connection = signal<Connection>({ state: "connecting" });
 
-/** Events of these types are sent. What runs and calls do in detail is left out: nothing on the page shows it yet. */
+/** Events of these types are sent. What calls and runs do in detail is not, except progress: a run is read from its own stream, while it
+ * is looked at. */
 const types = [
+  "call.progress",
   "tool.registered", "tool.unregistered", "tool.status.changed", "hub.*", "approval.*", "mcp.server.*", "node.*",
-  "config.reloaded", "store.lost", "run.completed", "run.failed", "stream.thinned", "metrics.tick",
+  "config.reloaded", "store.lost", "run.started", "run.completed", "run.failed", "thread.swept", "stream.thinned", "metrics.tick",
 ];
 
 const listeners = new Set<(event: HubEvent) => void>();

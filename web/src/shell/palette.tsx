@@ -1,10 +1,11 @@
-// Finds tools, waiting approvals and pages by a part of their name, and goes to a pasted id.
+// Finds tools, threads, waiting approvals and pages by a part of their name, and goes to a pasted id.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, get, segment } from "../api/client.ts";
 import type { Call } from "../api/types.ts";
 import { search } from "../base/match.ts";
 import { pending } from "../data/approvals.ts";
+import { recentThreads } from "../data/threads.ts";
 import { tools } from "../data/tools.ts";
 import { texts } from "../i18n/index.ts";
 import { Dialog } from "../ui/dialog.tsx";
@@ -29,6 +30,7 @@ export function Palette({ close }: { close: () => void }) {
   const list = useRef<HTMLUListElement>(null);
   // The lists stay as they are while the dialog is open: a result must not move under the cursor.
   useEffect(() => tools.use(), []);
+  useEffect(() => recentThreads.use(), []);
   const targets = findTargets(query.trim());
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [chosen]);
   const open = async (target: Target | undefined) => {
@@ -94,14 +96,21 @@ function findTargets(query: string): Target[] {
   const known = search(query, tools.data.value?.value ?? [], (tool) => tool.name, 20, (tool) => tool.description.slice(0, 300)).map(
     (tool): Target => ({ icon: "tools", name: tool.name, detail: all.status[tool.status], isRaw: true, open: () => go(address.tool(tool.name)) }),
   );
+  const threads = query ? search(query, recentThreads.data.value?.value.items ?? [], ({ id }) => id, 5).map(({ id }) => threadTarget(id)) : [];
   const name = (target: Target) => target.name;
-  return [...search(query, pages, name, sections.length), ...search(query, waiting, name, 10), ...known];
+  return [...search(query, pages, name, sections.length), ...search(query, waiting, name, 10), ...known, ...threads];
 }
+
+const threadTarget = (id: string): Target => ({ icon: "threads", name: id, detail: texts.value.palette.thread, isRaw: true, open: () => go(address.thread(id)) });
 
 function idTarget(query: string): Target | null {
   const t = texts.value.palette;
-  if (/^apr_[0-9a-f-]{36}$/.test(query)) return { icon: "approvals", name: query, detail: t.approval, isRaw: true, open: () => go(address.approval(query)) };
-  if (!/^call_[0-9a-f-]{36}$/.test(query)) return null;
+  const [, kind = ""] = /^(apr|call|run)_[0-9a-f-]{36}$/.exec(query) ?? [];
+  if (/^th_[0-9a-f]{32}$/.test(query)) return threadTarget(query);
+  // An unknown one has a page that says why, and what was probably meant.
+  if (kind === "run") return { icon: "threads", name: query, detail: t.run, isRaw: true, open: () => go(address.run(query)) };
+  if (kind === "apr") return { icon: "approvals", name: query, detail: t.approval, isRaw: true, open: () => go(address.approval(query)) };
+  if (kind !== "call") return null;
   const open = async () => {
     // Asked for here, so that the dialog can say that there is none.
     await get<Call>(`/api/v1/calls/${segment(query)}`);

@@ -1,6 +1,6 @@
-// The status of a tool, a call or an approval: a word with a picture, coloured.
+// The status of a tool, a call, a run or an approval: a word with a picture, coloured.
 
-import type { ApprovalState, CallStatus, ToolStatus } from "../api/types.ts";
+import type { ApprovalState, CallStatus, RunStatus, ToolStatus } from "../api/types.ts";
 import { texts } from "../i18n/index.ts";
 import { Icon, type IconName } from "./icon.tsx";
 
@@ -54,4 +54,17 @@ const approvalLooks: Record<ApprovalState, [IconName, Tone]> = {
 export const ApprovalBadge = ({ state }: { state: ApprovalState }) => {
   const [icon, tone] = approvalLooks[state];
   return <Badge icon={icon} tone={tone} word={texts.value.approvalState[state]} />;
+};
+
+const runLooks: Record<RunStatus, [IconName, Tone]> = {
+  running: ["clock", "info"],
+  waiting: ["question", "warn"],
+  completed: ["check", "good"],
+  failed: ["cross", "bad"],
+  cancelled: ["off", "off"],
+};
+
+export const RunBadge = ({ status }: { status: RunStatus }) => {
+  const [icon, tone] = runLooks[status];
+  return <Badge icon={icon} tone={tone} word={texts.value.runs.status[status]} />;
 };

@@ -34,7 +34,7 @@ describe("hostile", { concurrency: 1 }, () => {
   });
   after(() => server.stop());
 
-  const paths = (approval: string, call: string) => [
+  const paths = (approval: string, call: string, run: string) => [
     "/ui/",
     "/ui/tools",
     "/ui/tools/mirror",
@@ -53,6 +53,13 @@ describe("hostile", { concurrency: 1 }, () => {
     `/ui/tools/${encodeURIComponent(script)}`,
     `/ui/approvals/${encodeURIComponent(hostile.slice(0, 90))}`,
     `/ui/${encodeURIComponent(script)}`,
+    "/ui/threads/h1",
+    "/ui/threads/talk",
+    "/ui/threads?view=runs",
+    `/ui/threads?q=${encodeURIComponent(hostile)}`,
+    `/ui/threads/${encodeURIComponent(script)}`,
+    `/ui/runs/${encodeURIComponent(script)}`,
+    `/ui/runs/${run}`,
     "/ui/state/h1%2Fplanted",
     `/ui/state/${encodeURIComponent(hostile)}`,
     `/ui/state?thread=${encodeURIComponent(script)}`,
@@ -67,13 +74,14 @@ describe("hostile", { concurrency: 1 }, () => {
     await server.api("POST", `/api/v1/approvals/${denied}`, { outcome: "cancel", reason: hostile });
     await server.api("PUT", "/api/v1/tools/plain/status", { status: "maintenance", reason: hostile });
     await server.api("POST", "/api/v1/tools/plain/reset");
-    const { id: call } = await server.call("plain", { text: hostile }, "h1");
+    const { id: call } = await server.call("plain", { text: hostile, [hostile]: { [script]: [hostile] } }, "h1");
     await server.api("PUT", "/api/v1/tools/notes/status", { status: "maintenance", reason: hostile });
+    const { runId: run } = await server.api("POST", "/api/v1/threads/talk/messages", { content: `remember ${hostile}` }, { prefer: "wait=5" });
     await server.api("PUT", "/api/v1/state/contexts/h1%2Fplanted/business", { data: { [hostile]: hostile } });
     await server.api("POST", "/api/v1/keys", { name: "<b>key</b>", scopes: ["tools:read"] });
     await server.api("GET", `/api/v1/${encodeURIComponent(script)}`);
     await withPage(server, "/ui/", async ({ page, files, problems }) => {
-      for (const path of paths(approval, call)) {
+      for (const path of paths(approval, call, run)) {
         await page.goto(server.url + path);
         await visible(page.locator("main .page"));
         await page.waitForFunction(() => !document.querySelector(".loading"));
@@ -83,6 +91,12 @@ describe("hostile", { concurrency: 1 }, () => {
         const hidden = await page.evaluate(() => /[\u202a-\u202e\u2066-\u2069\u200b\u001b\u0007]/.test(document.body.innerText));
         assert.equal(hidden, false, path);
       }
+      await page.goto(`${server.url}/ui/tools/plain?tab=try&call=${call}`);
+      await page.getByRole("button", { name: "Run", exact: true }).click();
+      await visible(page.locator(".tree .mark", { hasText: "U+202E" }));
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(page.locator("#forecast"));
+      assert.equal(await page.evaluate(() => /[\u202a-\u202e\u2066-\u2069\u200b\u001b\u0007]/.test(document.body.innerText)), false);
       await page.goto(`${server.url}/ui/approvals/${approval}`);
       await visible(page.locator(".mark", { hasText: "U+202E" }));
       await visible(page.locator(".mark", { hasText: "ESC" }));

@@ -1,7 +1,7 @@
 // Every page with something on it, for tests that look at all of them.
 import type { Page } from "playwright-core";
 import { visible } from "./browser.ts";
-import type { TestServer } from "./server.ts";
+import { type TestServer, until } from "./server.ts";
 
 export interface Shown {
   name: string;
@@ -41,6 +41,7 @@ export async function fill(server: TestServer): Promise<Shown[]> {
   for (let call = 0; call < 5; call++) await server.call("calculator", { expression: "6*7" }, "t1");
   const { id: failed } = await server.call("calculator", { expression: "1/0" });
   await server.call("clock", {}, "t1");
+  const { id: ordered } = await server.call("order", { customer: "Ada", lines: [{ sku: "tea", price: 3.5 }], to: { city: "Oslo" }, note: null, extra: { password: "hunter2", gift: true } });
   for (let call = 0; call < 4; call++) await server.call("flaky", {}, "t1");
   await server.api("POST", "/api/v1/threads/talk/messages", { content: "what is 2+3*4?" }, { prefer: "wait=5" });
   await server.api("POST", "/api/v1/tools/notes/disable", { reason: "not needed this week" });
@@ -50,13 +51,17 @@ export async function fill(server: TestServer): Promise<Shown[]> {
   await server.api("POST", `/api/v1/approvals/${denied}`, { outcome: "cancel", reason: "use the trash" });
   const long = await server.ask("dangerous", { folder: `/tmp/${"long/".repeat(200)}` }, "t3");
   const waiting = await server.ask("dangerous", { folder: "/var/cache/builds" }, "talk");
+  const threads = await fillThreads(server);
   return [
+    ...threads,
     { name: "overview", path: "/ui/" },
     { name: "tools", path: "/ui/tools" },
     { name: "tools-empty", path: "/ui/tools?q=nothing-like-this" },
     { name: "tool", path: "/ui/tools/flaky" },
     { name: "tool-thread", path: "/ui/tools/report?thread=t2" },
     { name: "tool-try", path: "/ui/tools/order?tab=try", act: (page) => fillOrder(page) },
+    { name: "tool-try-dry", path: `/ui/tools/order?tab=try&call=${ordered}`, act: (page) => dryRun(page) },
+    { name: "tool-try-tree", path: `/ui/tools/order?tab=try&call=${ordered}`, act: (page) => runToTree(page) },
     { name: "tool-try-result", path: `/ui/tools/calculator?tab=try&call=${failed}`, act: (page) => runAgain(page) },
     { name: "tool-try-ask", path: "/ui/tools/dangerous?tab=try", act: (page) => page.locator(".try button.primary").click() },
     { name: "tool-schema", path: "/ui/tools/calculator?tab=schema" },
@@ -84,6 +89,26 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "palette", path: "/ui/", act: (page) => page.keyboard.press("/") },
     { name: "help", path: "/ui/", act: (page) => page.keyboard.press("?") },
     { name: "preferences", path: "/ui/", act: (page) => page.locator(".top .icon-button").last().click() },
+  ];
+}
+
+/** Conversations: one that has ended and one that waits for an approval. */
+async function fillThreads(server: TestServer): Promise<Shown[]> {
+  const say = (thread: string, content: string) => server.api("POST", `/api/v1/threads/${thread}/messages`, { content }, { prefer: "wait=5" });
+  const { runId: ended } = await say("talk-2", "remember to buy tea");
+  await say("talk-2", "what is (2+3)*4?");
+  const { runId: open } = await say("asks", "delete /var/cache/old");
+  await until("the run to wait", async () => (await server.api("GET", `/api/v1/runs/${open}`)).status === "waiting");
+  return [
+    { name: "threads", path: "/ui/threads" },
+    { name: "threads-empty", path: "/ui/threads?q=nothing-like-this" },
+    { name: "runs", path: "/ui/threads?view=runs" },
+    { name: "thread", path: "/ui/threads/talk-2" },
+    { name: "thread-asks", path: "/ui/threads/asks" },
+    { name: "thread-delete", path: "/ui/threads/talk-2", act: (page) => page.locator(".page-head button.danger").click() },
+    { name: "thread-unknown", path: "/ui/threads/tallk" },
+    { name: "run", path: `/ui/runs/${ended}` },
+    { name: "run-unknown", path: "/ui/runs/run_00000000-0000-7000-8000-000000000000" },
   ];
 }
 
@@ -132,9 +157,9 @@ export const place = (page: Page, pointer: string) => page.locator(`[id="field${
 
 async function fillOrder(page: Page): Promise<void> {
   const group = (name: string) => page.locator("fieldset.field", { has: page.locator("legend > code", { hasText: new RegExp(`^${name}$`) }) });
-  await group("lines").locator("button").first().click();
+  await group("lines").locator("> button").click();
   await group("lines").locator("> .group-actions button").first().click();
-  await group("to").locator("button").first().click();
+  await group("to").locator("> button").click();
   await place(page, "/customer").fill("A");
   await place(page, "/lines/0/sku").fill("tea");
   await page.locator(".try button.primary").click();
@@ -144,6 +169,17 @@ async function fillOrder(page: Page): Promise<void> {
 async function runAgain(page: Page): Promise<void> {
   await page.locator(".try button.primary").click();
   await visible(page.locator(".result .failure"));
+}
+
+async function dryRun(page: Page): Promise<void> {
+  await place(page, "/customer").fill("A");
+  await page.locator(".try .actions button").first().click();
+  await visible(page.locator("#forecast"));
+}
+
+async function runToTree(page: Page): Promise<void> {
+  await page.locator(".try button.primary").click();
+  await visible(page.locator(".tree"));
 }
 
 async function edit(page: Page): Promise<void> {

@@ -87,6 +87,11 @@ export class TestServer {
     });
   }
 
+  /** A file in the folder in which the server and its programs run. */
+  write(name: string, text: string): void {
+    writeFileSync(`${this.folder}/${name}`, text);
+  }
+
   async kill(): Promise<void> {
     const child = this.child;
     this.child = null;

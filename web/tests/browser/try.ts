@@ -4,26 +4,62 @@ import { close, gone, openAs, visible, withPage } from "./browser.ts";
 import { place, richConfig } from "./pages.ts";
 import { TestServer, until } from "./server.ts";
 
+/** Reports progress, then waits for a file; its result has a list that is too long for a model. */
+const slowly = `
+const { existsSync } = require("node:fs");
+const say = (message) => process.stdout.write(JSON.stringify(message) + "\\n");
+require("node:readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id } = JSON.parse(line);
+  say({ id, progress: { message: "half of it", fraction: 0.5 } });
+  const timer = setInterval(() => {
+    if (!existsSync("go")) return;
+    clearInterval(timer);
+    say({ id, result: { a: { "<b>k</b>": [1, "two", { deep: [{ er: null }] }] }, many: Array(300).fill("x") } });
+  }, 20);
+});
+`;
+
+const moreConfig = `
+[tools.slowly]
+kind = "stateful"
+command = ${JSON.stringify(process.execPath)}
+args = ["-e", ${JSON.stringify(slowly)}]
+annotations = { read_only = true }
+text_limit = 1000
+rate_limit = { requests = 100, per = "1m" }
+[tools.formats]
+command = "cat"
+annotations = { read_only = true }
+[tools.formats.parameters]
+type = "object"
+[tools.formats.parameters.properties]
+day = { type = "string", format = "date" }
+at = { type = "string", format = "date-time" }
+mail = { type = "string", format = "email" }
+note = { type = ["string", "null"] }
+box = { type = "object", properties = { a = { type = "integer" } } }
+`;
+
 describe("try", { concurrency: 1 }, () => {
   let server: TestServer;
-  before(async () => void (server = await TestServer.start({ config: richConfig })));
+  before(async () => void (server = await TestServer.start({ config: richConfig + moreConfig })));
   after(() => server.stop());
 
   test("a tool is run from its form, and the form and the JSON show one value", async () => {
     await withPage(server, "/ui/tools/calculator", async ({ page }) => {
       await page.getByRole("link", { name: "Try it" }).click();
       await place(page, "/expression").fill("6*7");
-      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run", exact: true }).click();
       await visible(page.locator(".result .block").getByText("42"));
       await page.getByRole("button", { name: "JSON", exact: true }).click();
       assert.match(await place(page, "").inputValue(), /"expression": "6\*7"/);
       await place(page, "").fill('{"expression": "1/');
       await visible(page.getByText("This is not valid JSON."));
-      assert.ok(await page.getByRole("button", { name: "Run" }).isDisabled());
+      assert.ok(await page.getByRole("button", { name: "Run", exact: true }).isDisabled());
       await place(page, "").fill('{"expression": "1/0"}');
       await page.getByRole("button", { name: "Form", exact: true }).click();
       assert.equal(await place(page, "/expression").inputValue(), "1/0");
-      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run", exact: true }).click();
       await visible(page.locator(".result .failure").getByText("it has no finite value").first());
       await visible(page.locator(".result").getByText("What the model reads"));
     });
@@ -35,7 +71,7 @@ describe("try", { concurrency: 1 }, () => {
       await place(page, "/customer").fill("A");
       await place(page, "/count").fill("1.5");
       await visible(page.getByText("This is not a whole number."));
-      assert.ok(await page.getByRole("button", { name: "Run" }).isDisabled());
+      assert.ok(await page.getByRole("button", { name: "Run", exact: true }).isDisabled());
       await place(page, "/count").fill("2");
       await group("lines").getByRole("button", { name: "Add", exact: true }).click();
       await page.getByRole("button", { name: "Add an item" }).click();
@@ -49,11 +85,11 @@ describe("try", { concurrency: 1 }, () => {
       await place(page, "/pay").selectOption({ label: "Card" });
       await place(page, "/pay/number").fill("4242");
       await place(page, "/extra").fill('{"gift": true}');
-      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run", exact: true }).click();
       await visible(page.getByRole("alert").getByText("1 argument is wrong"));
       assert.equal(await place(page, "/customer").getAttribute("aria-invalid"), "true");
       await place(page, "/customer").fill("Ada");
-      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run", exact: true }).click();
       await visible(page.locator(".result .badge", { hasText: "success" }));
       const { items } = await server.api("GET", "/api/v1/calls?tool=order");
       const sent = (await server.api("GET", `/api/v1/calls/${items[0].id}`)).arguments;
@@ -67,17 +103,17 @@ describe("try", { concurrency: 1 }, () => {
     await withPage(server, "/ui/tools/dangerous?tab=try", async ({ page }) => {
       await place(page, "/folder").fill("/tmp/try");
       await page.getByLabel("Thread (optional)").fill("trying");
-      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run", exact: true }).click();
       await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
       await gone(page.getByRole("dialog"));
       assert.equal((await server.api("GET", "/api/v1/calls?threadId=trying")).items?.length ?? 0, 0);
-      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run", exact: true }).click();
       await page.getByRole("button", { name: "Run it" }).click();
       await visible(page.getByText("The call waits for an approval:"));
       const { items } = await server.api("GET", "/api/v1/approvals?state=pending");
       await server.api("POST", `/api/v1/approvals/${items[0].id}`, { outcome: "proceed_once" });
       await visible(page.locator(".result .badge", { hasText: "success" }));
-      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run", exact: true }).click();
       await page.getByRole("button", { name: "Run it" }).click();
       await visible(page.getByText("The call waits for an approval:"));
       await page.locator(".result").getByRole("button", { name: "Cancel" }).click();
@@ -98,15 +134,95 @@ describe("try", { concurrency: 1 }, () => {
   test("a refused call says why, and a key without the scope reads which one it lacks", async () => {
     await withPage(server, "/ui/tools/report?tab=try&thread=new", async ({ page }) => {
       await place(page, "/title").fill("Weather");
-      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByRole("button", { name: "Run", exact: true }).click();
       await visible(page.getByRole("alert").getByRole("link", { name: "dependency_not_met" }));
     });
     const locked = await TestServer.start({ keys: true });
     const { key } = await locked.key("viewer", ["tools:read"]);
     const opened = await openAs(locked, key, "/ui/tools/calculator?tab=try");
     await visible(opened.page.locator(".callout", { hasText: "tools:call" }));
-    assert.equal(await opened.page.getByRole("button", { name: "Run" }).count(), 0);
+    assert.equal(await opened.page.getByRole("button", { name: "Run", exact: true }).count(), 0);
     await close(opened);
     await locked.stop();
+  });
+
+  test("a dry run says what would happen, and nothing runs", async () => {
+    await withPage(server, "/ui/tools/order?tab=try", async ({ page }) => {
+      const verdict = page.locator(".result .callout");
+      await place(page, "/customer").fill("A");
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(verdict.getByText("It would be refused."));
+      assert.equal(await place(page, "/customer").getAttribute("aria-invalid"), "true");
+      await place(page, "/customer").fill("Ada");
+      await visible(verdict.getByText("The arguments have changed since."));
+      await page.locator("fieldset", { has: page.locator("legend", { hasText: "lines" }) }).getByRole("button", { name: "Add", exact: true }).click();
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(verdict.getByText("It would run now."));
+      await page.goto(`${server.url}/ui/tools/dangerous?tab=try`);
+      await place(page, "/folder").fill("/tmp/dry");
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(verdict.getByText("It would wait for an approval."));
+      await visible(page.locator(".result .fact", { hasText: "Rule" }).getByText("asks"));
+      await page.goto(`${server.url}/ui/tools/report?tab=try&thread=dry`);
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(page.locator(".result .fact", { hasText: "Must run before" }).getByRole("link", { name: "clock" }));
+      assert.equal((await server.api("GET", "/api/v1/calls?tool=report")).items.filter((call: any) => call.threadId === "dry").length, 0);
+    });
+  });
+
+  test("progress is shown, and a result as a tree, as text and whole, with what was too long to download", async () => {
+    await withPage(server, "/ui/tools/slowly?tab=try", async ({ page }) => {
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(page.locator(".result .fact", { hasText: "100 per" }));
+      await page.getByRole("button", { name: "Run", exact: true }).click();
+      await visible(page.locator(".progress").getByText("half of it"));
+      assert.equal(await page.locator(".progress progress").getAttribute("value"), "0.5");
+      server.write("go", "");
+      const tree = page.locator(".tree");
+      await visible(tree.getByText("<b>k</b>"));
+      assert.equal(await tree.getByText("er", { exact: true }).count(), 0);
+      await tree.locator("summary", { hasText: "deep" }).focus();
+      await page.keyboard.press("Enter");
+      await tree.locator("summary", { hasText: /^0/ }).focus();
+      await page.keyboard.press("Enter");
+      await visible(tree.getByText("er", { exact: true }));
+      await tree.locator("summary", { hasText: "many" }).click();
+      assert.equal(await tree.getByText('"x"').count(), 100);
+      await tree.getByRole("button", { name: "Show more (200 left)" }).click();
+      assert.equal(await tree.getByText('"x"').count(), 300);
+      await page.getByRole("button", { name: "Text", exact: true }).click();
+      await visible(page.locator(".result pre").getByText('"two"'));
+      const loading = page.waitForEvent("download");
+      await page.getByRole("link", { name: "Download" }).click();
+      assert.match((await loading).suggestedFilename(), /^art_.*\.(txt|json)$/);
+    });
+  });
+
+  test("null, JSON at a place, and texts of formats are given", async () => {
+    await withPage(server, "/ui/tools/formats?tab=try", async ({ page }) => {
+      const sent = async () => {
+        await page.getByRole("button", { name: "JSON", exact: true }).first().click();
+        const text = await place(page, "").inputValue();
+        await page.getByRole("button", { name: "Form", exact: true }).click();
+        return JSON.parse(text || "{}");
+      };
+      await place(page, "/day").fill("tomorrow");
+      await page.locator(".picked", { has: place(page, "/at") }).locator("input[type=datetime-local]").evaluate((picker: HTMLInputElement) => {
+        picker.value = "2026-01-31T10:30";
+        picker.dispatchEvent(new Event("input", { bubbles: true }));
+      });
+      assert.match(await place(page, "/at").inputValue(), /^2026-01-31T10:30:00(Z|[+-]\d\d:\d\d)$/);
+      assert.equal(await place(page, "/mail").getAttribute("inputmode"), "email");
+      await page.getByRole("button", { name: "null: note" }).click();
+      await page.getByRole("button", { name: "JSON: box" }).click();
+      await place(page, "/box").fill('{"a": 1, "b": 2}');
+      const { at: _at, ...rest } = await sent();
+      assert.deepEqual(rest, { day: "tomorrow", note: null, box: { a: 1, b: 2 } });
+      assert.equal(await place(page, "/day").inputValue(), "tomorrow");
+      await page.getByRole("button", { name: "null: note" }).click();
+      await place(page, "/box").fill('{"a": 7}');
+      assert.equal((await sent()).note, undefined);
+      assert.equal(await place(page, "/box/a").inputValue(), "7");
+    });
   });
 });

@@ -20,6 +20,7 @@ import { Ago, Time } from "../../ui/time.tsx";
 import { Row } from "../tools/why.tsx";
 import { NotFound } from "../unknown.tsx";
 import { FailureCard } from "./failure.tsx";
+import { TimelineCard } from "./timeline.tsx";
 
 export function CallPage({ id }: { id: string }) {
   const t = texts.value;
@@ -90,6 +91,7 @@ function Details({ call, reread }: { call: Call; reread: () => Promise<void> }) 
         <Origin call={call} />
       </div>
       {call.error && <FailureCard error={call.error} />}
+      <TimelineCard call={call} />
       <Value title={t.arguments} text={pretty(call.arguments ?? {})} />
       {call.output !== undefined && <Value title={t.output} text={valueText(call.output)} />}
       {call.output === undefined && call.status === "success" && <p class="quiet">{t.noOutput}</p>}
@@ -154,12 +156,12 @@ function Origin({ call }: { call: Call }) {
         )}
         {call.threadId && (
           <Row name={t.thread}>
-            <Code text={call.threadId} /> · <a href={address.calls(new URLSearchParams({ thread: call.threadId }).toString())}>{t.callsOfThread}</a>
+            <a href={address.thread(call.threadId)}><Code text={call.threadId} /></a> · <a href={address.calls(new URLSearchParams({ thread: call.threadId }).toString())}>{t.callsOfThread}</a>
           </Row>
         )}
         {call.runId && (
           <Row name={t.run}>
-            <Code text={call.runId} /> · <a href={address.calls(new URLSearchParams({ run: call.runId }).toString())}>{t.callsOfRun}</a>
+            <a href={address.run(call.runId)}><Code text={call.runId} /></a> · <a href={address.calls(new URLSearchParams({ run: call.runId }).toString())}>{t.callsOfRun}</a>
           </Row>
         )}
         {call.approval && (

@@ -1,11 +1,12 @@
 // One place of the arguments as a field: what its schema asks for decides which.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { canShow, fieldOf, type FormField, initialValue, optionOf, pointerOf } from "../../../base/form.ts";
-import { isObject, type Json, pretty } from "../../../base/json.ts";
+import { useState } from "preact/hooks";
+import { canShow, emptyOf, fieldOf, type FormField, initialValue, optionOf, pointerOf } from "../../../base/form.ts";
+import { isObject, type Json } from "../../../base/json.ts";
 import { texts } from "../../../i18n/index.ts";
 import { Code, Raw } from "../../../ui/raw.tsx";
+import { Control, type InnerProps } from "./control.tsx";
 
 export type Path = readonly (string | number)[];
 
@@ -13,8 +14,8 @@ export type Path = readonly (string | number)[];
 export interface Form {
   root: unknown;
   set: (path: Path, value: Json | undefined) => void;
-  /** What the server said about the value at a JSON pointer. */
-  errorsAt: (pointer: string) => readonly string[];
+  /** What the server said about the value at a JSON pointer, on demand also about what is in it. */
+  errorsAt: (pointer: string, isDeep?: boolean) => readonly string[];
   /** A field whose text is no value yet keeps the call from being made. */
   markInvalid: (pointer: string, isInvalid: boolean) => void;
 }
@@ -36,13 +37,30 @@ const maxDepth = 12;
 
 export function Field({ form, schema, path, value, isRequired, isItem = false }: Props) {
   const t = texts.value.tryIt;
+  const [isJson, setJson] = useState(false);
   const described = fieldOf(schema, form.root);
-  const field: FormField = path.length > maxDepth || !canShow(described, value) ? { ...described, kind: "json" } : described;
+  const isShown = path.length <= maxDepth && canShow(described, value);
+  const field: FormField = isJson || !isShown ? { ...described, kind: "json" } : described;
   const pointer = pointerOf(path);
-  const errors = form.errorsAt(pointer);
+  const errors = form.errorsAt(pointer, field.kind === "json");
   const id = `field${pointer}`;
   const last = path.at(-1);
   const label = typeof last === "number" ? t.item(last + 1) : <Code text={String(last)} limit={120} />;
+  const isNullOffered = described.isNullable && (field.kind === "text" || field.kind === "number" || isGroup(field));
+  const tools = (
+    <span class="field-tools">
+      {isNullOffered && (
+        <button type="button" class="link" aria-pressed={value === null} aria-label={`null: ${last}`} onClick={() => form.set(path, value !== null ? null : isItem ? emptyOf(schema, form.root) : undefined)}>
+          <span data-raw>null</span>
+        </button>
+      )}
+      {isShown && described.kind !== "json" && path.length > 0 && (
+        <button type="button" class="link" aria-pressed={isJson} aria-label={`JSON: ${last}`} onClick={() => setJson(!isJson)}>
+          {t.json}
+        </button>
+      )}
+    </span>
+  );
   const about = (
     <>
       {(field.description || field.limits.length > 0) && (
@@ -66,10 +84,13 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
   if (!isGroup(field)) {
     return (
       <div class="field">
-        <label for={id}>
-          {label}
-          <Type field={field} isRequired={isRequired && !isItem} />
-        </label>
+        <div class="field-head">
+          <label for={id}>
+            {label}
+            <Type field={field} isRequired={isRequired && !isItem} />
+          </label>
+          {tools}
+        </div>
         <Control {...inner} />
         {about}
       </div>
@@ -81,6 +102,7 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
         {label}
         <Type field={field} isRequired={isRequired && !isItem} />
       </legend>
+      {tools}
       {about}
       <Group {...inner} />
     </fieldset>
@@ -96,138 +118,6 @@ function Type({ field, isRequired }: { field: FormField; isRequired: boolean }) 
       {isRequired && <span class="tag">{t.required}</span>}
     </span>
   );
-}
-
-interface InnerProps {
-  form: Form;
-  schema: unknown;
-  field: FormField;
-  path: Path;
-  value: Json | undefined;
-  isRequired: boolean;
-  isItem: boolean;
-  id: string;
-  isWrong: boolean;
-  /** For a field whose label names another one. */
-  name?: string;
-}
-
-function Control(props: InnerProps) {
-  const { form, field, path, value, isItem, id, isWrong, name } = props;
-  const shared: Shared = { "aria-label": name, id, "aria-invalid": isWrong, "aria-describedby": field.description ? `${id} about` : undefined };
-  switch (field.kind) {
-    case "text": {
-      const isLong = typeof value === "string" && (value.length > 80 || value.includes("\n"));
-      const change = (text: string) => form.set(path, text === "" && !isItem ? undefined : text);
-      const common = { ...shared, spellcheck: false, placeholder: placeholderOf(field), value: typeof value === "string" ? value : "" };
-      return isLong ? (
-        <textarea {...common} rows={4} onInput={(event) => change(event.currentTarget.value)} />
-      ) : (
-        <input {...common} type="text" autocomplete="off" onInput={(event) => change(event.currentTarget.value)} />
-      );
-    }
-    case "number":
-      return <NumberField {...props} shared={shared} />;
-    case "boolean":
-    case "enum": {
-      const options: Json[] = field.kind === "enum" ? field.options : [true, false];
-      const all = field.isNullable ? [...options, null] : options;
-      const chosen = value === undefined ? -1 : all.findIndex((option) => JSON.stringify(option) === JSON.stringify(value));
-      return (
-        <select {...shared} value={String(chosen)} onChange={(event) => form.set(path, all[Number(event.currentTarget.value)] ?? (Number(event.currentTarget.value) < 0 ? undefined : null))}>
-          <option value="-1">{texts.value.tryIt.unset}</option>
-          {all.map((option, index) => (
-            <option key={index} value={String(index)} data-raw>
-              {typeof option === "string" ? option : JSON.stringify(option)}
-            </option>
-          ))}
-        </select>
-      );
-    }
-    default:
-      return <JsonField {...props} shared={shared} />;
-  }
-}
-
-const placeholderOf = (field: FormField): string => (field.default === undefined || field.default === null ? "" : `${texts.value.tryIt.default} ${JSON.stringify(field.default)}`);
-
-type Shared = { "aria-label": string | undefined; id: string; "aria-invalid": boolean; "aria-describedby": string | undefined };
-
-function useInvalid(form: Form, path: Path, isInvalid: boolean): void {
-  const pointer = pointerOf(path);
-  useEffect(() => {
-    form.markInvalid(pointer, isInvalid);
-    return () => form.markInvalid(pointer, false);
-  }, [pointer, isInvalid]);
-}
-
-/** What is typed stays as it is, such as `1.` on the way to `1.5`; the value is its number, or the text if it is none. */
-function NumberField({ form, field, path, value, shared }: InnerProps & { shared: Shared }) {
-  const t = texts.value.tryIt;
-  const [typed, setTyped] = useState(value === undefined || value === null ? "" : String(value));
-  const asNumber = (text: string): Json | undefined => (text.trim() === "" ? undefined : Number.isFinite(Number(text)) ? Number(text) : text);
-  useEffect(() => {
-    if (JSON.stringify(asNumber(typed)) !== JSON.stringify(value ?? undefined)) setTyped(value === undefined || value === null ? "" : String(value));
-  }, [value]);
-  const wrong = typeof value === "string" ? t.notNumber : typeof value === "number" && field.kind === "number" && field.isInteger && !Number.isInteger(value) ? t.notWhole : "";
-  useInvalid(form, path, wrong !== "");
-  return (
-    <>
-      <input
-        {...shared}
-        type="text"
-        inputMode="decimal"
-        autocomplete="off"
-        aria-invalid={shared["aria-invalid"] || wrong !== ""}
-        placeholder={placeholderOf(field)}
-        value={typed}
-        onInput={(event) => {
-          setTyped(event.currentTarget.value);
-          form.set(path, asNumber(event.currentTarget.value));
-        }}
-      />
-      {wrong && <p class="error-text">{wrong}</p>}
-    </>
-  );
-}
-
-/** Any value as JSON. The form has the last one that was valid. */
-function JsonField({ form, path, value, shared }: InnerProps & { shared: Shared }) {
-  const t = texts.value.tryIt;
-  const [typed, setTyped] = useState(pretty(value));
-  const parsed = parse(typed);
-  useEffect(() => {
-    if ("value" in parsed && JSON.stringify(parsed.value) !== JSON.stringify(value)) setTyped(pretty(value));
-  }, [value]);
-  useInvalid(form, path, "error" in parsed);
-  return (
-    <>
-      <textarea
-        {...shared}
-        class="code"
-        rows={Math.min(10, Math.max(2, typed.split("\n").length))}
-        spellcheck={false}
-        placeholder={t.placeholderJson}
-        aria-invalid={shared["aria-invalid"] || "error" in parsed}
-        value={typed}
-        onInput={(event) => {
-          setTyped(event.currentTarget.value);
-          const next = parse(event.currentTarget.value);
-          if ("value" in next) form.set(path, next.value);
-        }}
-      />
-      {"error" in parsed && <p class="error-text">{t.notJson} <Raw text={parsed.error} limit={200} /></p>}
-    </>
-  );
-}
-
-function parse(text: string): { value: Json | undefined } | { error: string } {
-  if (text.trim() === "") return { value: undefined };
-  try {
-    return { value: JSON.parse(text) as Json };
-  } catch (error) {
-    return { error: error instanceof Error ? error.message : String(error) };
-  }
 }
 
 /** Members, items or options. One that is not there can be added, so that a schema that contains itself ends. */
@@ -275,11 +165,6 @@ function Group(props: InnerProps) {
       {remove}
     </>
   );
-}
-
-function emptyOf(schema: unknown, root: unknown): Json {
-  const { kind } = fieldOf(schema, root);
-  return kind === "list" ? [] : kind === "object" ? {} : kind === "text" || kind === "number" ? "" : null;
 }
 
 export function Members({ form, field, path, value }: { form: Form; field: FormField; path: Path; value: Json | undefined }): ComponentChildren {

@@ -2,22 +2,25 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Call } from "../../../api/types.ts";
-import { duration } from "../../../base/format.ts";
-import { pretty, valueText } from "../../../base/json.ts";
+import { bytes, duration } from "../../../base/format.ts";
+import { type Json, pretty, valueText } from "../../../base/json.ts";
+import { base } from "../../../base/page.ts";
 import { callOf, cancelCall, hasEnded } from "../../../data/calls.ts";
+import type { Progress } from "../../../data/progress.ts";
 import { useResource } from "../../../data/resource.ts";
 import { texts } from "../../../i18n/index.ts";
 import { ActButton, CopyButton } from "../../../ui/button.tsx";
-import { Code, RawBlock } from "../../../ui/raw.tsx";
+import { Code, Raw, RawBlock } from "../../../ui/raw.tsx";
 import { address } from "../../../ui/router.ts";
 import { Loaded } from "../../../ui/state.tsx";
 import { CallBadge } from "../../../ui/status.tsx";
+import { Tree } from "../../../ui/tree.tsx";
 import { contentText } from "../../calls/call.tsx";
 import { FailureCard } from "../../calls/failure.tsx";
 
 const followEveryMs = 400;
 
-export function Result({ id }: { id: string }) {
+export function Result({ id, progress }: { id: string; progress: Progress | undefined }) {
   const t = texts.value.tryIt;
   const resource = useMemo(() => callOf(id), [id]);
   const snapshot = useResource(resource).value;
@@ -28,17 +31,18 @@ export function Result({ id }: { id: string }) {
   }, [snapshot]);
   return (
     <div class="result" role="region" aria-label={t.result}>
-      <Loaded of={resource}>{({ value: call }) => <Parts call={call} reread={() => resource.read()} />}</Loaded>
+      <Loaded of={resource}>{({ value: call }) => <Parts call={call} reread={() => resource.read()} progress={progress} />}</Loaded>
     </div>
   );
 }
 
-type View = "output" | "model" | "raw";
+type View = "tree" | "output" | "model" | "raw";
 
-function Parts({ call, reread }: { call: Call; reread: () => Promise<void> }) {
+function Parts({ call, reread, progress }: { call: Call; reread: () => Promise<void>; progress: Progress | undefined }) {
   const t = texts.value.tryIt;
-  const [asked, show] = useState<View>("output");
+  const [asked, show] = useState<View>("tree");
   const all: Record<View, string | null> = {
+    tree: typeof call.output === "object" && call.output !== null ? pretty(call.output) : null,
     output: call.output === undefined ? null : valueText(call.output),
     model: (call.content ?? []).length > 0 ? contentText(call) : null,
     raw: pretty(call),
@@ -66,7 +70,7 @@ function Parts({ call, reread }: { call: Call; reread: () => Promise<void> }) {
             {t.waits} <a href={address.approval(call.approval.id)}><Code text={call.approval.id} /> {t.decide}</a>
           </p>
         )}
-        {!hasEnded(call) && call.status !== "awaiting_approval" && <p class="quiet" role="status">{t.running}</p>}
+        {!hasEnded(call) && call.status !== "awaiting_approval" && <Reported progress={progress} />}
         {hasEnded(call) && (
           <>
             <div class="card-head">
@@ -79,10 +83,42 @@ function Parts({ call, reread }: { call: Call; reread: () => Promise<void> }) {
               </div>
               <CopyButton text={all[view] ?? ""} />
             </div>
-            <RawBlock text={all[view] ?? ""} label={t.show[view]} />
+            {view === "tree" ? <Tree value={call.output as Json} label={t.show.tree} /> : <RawBlock text={all[view] ?? ""} label={t.show[view]} />}
+            <Artifacts call={call} />
           </>
         )}
       </section>
     </>
+  );
+}
+
+/** What the tool reports while it runs. */
+function Reported({ progress }: { progress: Progress | undefined }) {
+  const t = texts.value.tryIt;
+  return (
+    <div class="progress">
+      <progress aria-label={t.running} max={1} value={progress?.fraction} />
+      <p class="quiet" role="status">
+        {progress?.message ? <Raw text={progress.message} limit={300} /> : t.running}
+      </p>
+    </div>
+  );
+}
+
+/** Parts of the result that were too large for a model, to be downloaded. */
+function Artifacts({ call }: { call: Call }) {
+  const found = (call.content ?? []).flatMap((block) => ("type" in block && block.type === "artifact" ? [block] : []));
+  if (found.length === 0) return null;
+  return (
+    <ul class="plain-list">
+      {found.map(({ id, mimeType, bytes: size }) => (
+        <li key={id}>
+          <a href={`${base}/api/v1/artifacts/${encodeURIComponent(id)}`} download>
+            {texts.value.tryIt.download}
+          </a>{" "}
+          <Code text={mimeType} /> · <span class="num">{bytes(size)}</span>
+        </li>
+      ))}
+    </ul>
   );
 }

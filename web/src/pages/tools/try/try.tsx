@@ -3,23 +3,27 @@
 import { useMemo, useState } from "preact/hooks";
 import { ApiError } from "../../../api/client.ts";
 import type { Tool } from "../../../api/types.ts";
-import { fieldOf, initialValue, withAt, withoutMasked } from "../../../base/form.ts";
+import { fieldOf, initialValue, valueAt, withAt, withoutMasked } from "../../../base/form.ts";
 import type { Json } from "../../../base/json.ts";
 import { base, copyText } from "../../../base/page.ts";
 import { command, curl, python, type SnippetCall } from "../../../base/snippets.ts";
+import { serverNow } from "../../../base/clock.ts";
 import { callOf, startCall } from "../../../data/calls.ts";
+import { useProgress } from "../../../data/progress.ts";
 import { useResource } from "../../../data/resource.ts";
 import { may, session } from "../../../data/session.ts";
+import { dryRun } from "../../../data/tools.ts";
 import { texts } from "../../../i18n/index.ts";
 import { ActButton } from "../../../ui/button.tsx";
 import { Dialog } from "../../../ui/dialog.tsx";
 import { Icon } from "../../../ui/icon.tsx";
 import { Failure, say } from "../../../ui/notice.tsx";
-import { Code, Raw } from "../../../ui/raw.tsx";
+import { Code } from "../../../ui/raw.tsx";
 import { address, route } from "../../../ui/router.ts";
 import { Loaded } from "../../../ui/state.tsx";
 import { ProblemLink } from "../../calls/failure.tsx";
 import { Field, type Form, Members, type Path } from "./field.tsx";
+import { type DryRun, Forecast, Problems } from "./forecast.tsx";
 import { Result } from "./result.tsx";
 
 export function TryTab({ tool }: { tool: Tool }) {
@@ -59,23 +63,36 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
   const [error, setError] = useState<ApiError | null>(null);
   const [started, setStarted] = useState<string | null>(null);
   const [isAsking, setAsking] = useState(false);
-  const problems = (error?.problem?.errors ?? []) as { pointer: string; detail: string; suggestion?: string }[];
+  const progress = useProgress();
+  const [forecast, setForecast] = useState<DryRun | null>(null);
+  const problems = (error?.problem?.errors ?? forecast?.facts.call?.problems ?? []) as { pointer: string; detail: string; suggestion?: string }[];
+  const missing = masked.filter((pointer) => (valueAt(value, pointer) ?? null) === null);
   const form: Form = {
     root: tool.parameters,
     set: (path, change) => setValue((before) => withAt(before, path, change) ?? {}),
-    errorsAt: (pointer) => problems.filter((one) => one.pointer === pointer).map(({ detail, suggestion }) => [detail, suggestion].filter(Boolean).join("; ")),
+    errorsAt: (pointer, isDeep = false) => {
+      const isHere = (other: string) => other === pointer || (isDeep && other.startsWith(`${pointer}/`));
+      const inner = (other: string) => (other === pointer ? "" : `${other.slice(pointer.length)}: `);
+      return [
+        ...missing.filter(isHere).map((other) => inner(other) + t.maskedField),
+        ...problems.filter((one) => isHere(one.pointer)).map(({ pointer: other, detail, suggestion }) => inner(other) + [detail, suggestion].filter(Boolean).join("; ")),
+      ];
+    },
     markInvalid: (pointer, isInvalid) => setInvalid((before) => (before.includes(pointer) === isInvalid ? before : isInvalid ? [...before, pointer] : before.filter((one) => one !== pointer))),
   };
-  const run = async () => {
+  const attempt = async (act: () => Promise<unknown>) => {
     setAsking(false);
     setError(null);
     setStarted(null);
+    setForecast(null);
     try {
-      setStarted((await startCall(tool.name, value, threadId.trim())).id);
+      await act();
     } catch (failure) {
       setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
     }
   };
+  const run = () => attempt(async () => setStarted((await startCall(tool.name, value, threadId.trim())).id));
+  const tryDry = () => attempt(async () => setForecast({ facts: await dryRun(tool.name, value, threadId.trim()), of: value, at: serverNow() }));
   const isGrave = tool.annotations.destructive && !tool.annotations.readOnly;
   return (
     <div class="columns even">
@@ -108,20 +125,27 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
           <span class="quiet field-about">{t.threadHint}</span>
         </label>
         {error && <Refused error={error} count={problems.length} />}
-        {may("tools:call") ? (
-          <div class="actions">
-            <ActButton class="primary" disabled={invalid.length > 0} act={async () => (isGrave ? setAsking(true) : run())}>
-              {t.run}
-            </ActButton>
-            <Copies tool={tool.name} value={value} threadId={threadId.trim()} />
-          </div>
-        ) : (
+        <div class="actions">
+          <ActButton disabled={invalid.length > 0} title={t.dryRunText} act={tryDry}>
+            {t.dryRun}
+          </ActButton>
+          {may("tools:call") && (
+            <>
+              <ActButton class="primary" disabled={invalid.length > 0} act={async () => (isGrave ? setAsking(true) : run())}>
+                {t.run}
+              </ActButton>
+              <Copies tool={tool.name} value={value} threadId={threadId.trim()} />
+            </>
+          )}
+        </div>
+        {!may("tools:call") && (
           <p class="callout info">
             <Icon name="info" /> <span>{t.needs} <Code text="tools:call" /></span>
           </p>
         )}
       </section>
-      {started && <Result key={started} id={started} />}
+      {started && <Result key={started} id={started} progress={progress.get(started)} />}
+      {forecast && <Forecast run={forecast} isOld={forecast.of !== value} />}
       {isAsking && (
         <Dialog title={t.confirmTitle} close={() => setAsking(false)}>
           <div class="form">
@@ -164,17 +188,7 @@ function Refused({ error, count }: { error: ApiError; count: number }) {
       <div class="grow">
         <strong>{count > 0 ? t.wrong(count) : t.refused}</strong> {error.code && <ProblemLink code={error.code} />}
         <div>
-          {error.problem?.errors?.length ? (
-            <ul class="plain-list">
-              {error.problem.errors.map(({ pointer, detail }, index) => (
-                <li key={index}>
-                  <Code text={pointer || "/"} /> <Raw text={detail} limit={300} />
-                </li>
-              ))}
-            </ul>
-          ) : (
-            <Failure error={error} />
-          )}
+          {error.problem?.errors?.length ? <Problems of={error.problem.errors} /> : <Failure error={error} />}
         </div>
       </div>
     </div>

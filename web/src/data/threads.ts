@@ -1,0 +1,146 @@
+// Threads: the list of them, and what belongs to one: its conversation, its runs, its direct calls and its tools.
+
+import { get, getAll, post, remove, segment, withQuery } from "../api/client.ts";
+import type { Agent, Call, ContextInfo, Explanation, HubEvent, Message, Page, Run, Thread, ToolStatus } from "../api/types.ts";
+import { saysCalls } from "./calls.ts";
+import { Resource } from "./resource.ts";
+import { isOpen } from "./runs.ts";
+
+const path = (id: string, part = ""): string => `/api/v1/threads/${segment(id)}${part}`;
+const pageSize = 100;
+
+const changesThreads = (event: HubEvent): boolean => /^(run|approval|thread)\./.test(event.event) || saysCalls(event);
+const concerns = (id: string) => (event: HubEvent): boolean => event.threadId === id && /^(run|approval|thread)\./.test(event.event);
+
+const threadsPath = (q: string, cursor: string | null = null): string => withQuery("/api/v1/threads", { order: "active", q, limit: pageSize, cursor });
+
+/** The threads that were active last. */
+export const newestThreads = (q: string): Resource<Page<Thread>> => new Resource(() => get(threadsPath(q)), { changes: changesThreads, everyMs: 10_000 });
+
+/** For the search dialog, and for names close to an unknown one. */
+export const recentThreads = newestThreads("");
+
+/** The next threads behind the ones that are shown; one that became active meanwhile may come twice. */
+export async function olderThreads(q: string, shown: Page<Thread>): Promise<Page<Thread>> {
+  const next: Page<Thread> = await get(threadsPath(q, shown.nextCursor));
+  const known = new Set(shown.items.map(({ id }) => id));
+  return { ...next, items: [...shown.items, ...next.items.filter(({ id }) => !known.has(id))] };
+}
+
+export const agents = new Resource<Agent[]>(() => getAll("/api/v1/agents"), { changes: ({ event }) => event === "config.reloaded" });
+
+/** A new thread with a random id. */
+export const createThread = (): Promise<{ id: string }> => post("/api/v1/threads");
+export const deleteThread = (id: string): Promise<void> => remove(path(id));
+export const exportPath = (id: string): string => path(id, "/export");
+export const closeInstance = (id: string, tool: string): Promise<void> => remove(path(id, `/instances/${segment(tool)}`));
+
+/** Starts a run; the key makes a repeated request the same message. */
+export const sendMessage = (id: string, content: string, agent: string, key: string): Promise<unknown> =>
+  post(path(id, "/messages"), { content, ...(agent && { agent }) }, { prefer: "respond-async", "idempotency-key": key });
+
+export interface ThreadView {
+  messages: Message[];
+  /** The newest runs, newest first. */
+  runs: Run[];
+  /** The newest calls that no run made, oldest first. */
+  calls: Call[];
+}
+
+/** A thread as it is shown. Messages are only added, so those of whole pages are not read again. */
+export function threadOf(id: string): Resource<ThreadView> {
+  let known: Message[] = [];
+  let cursor: string | null = null;
+  const readMessages = async (): Promise<Message[]> => {
+    for (;;) {
+      const page: Page<Message> = await get(withQuery(path(id, "/messages"), { limit: 500, cursor }));
+      if (!page.nextCursor) return [...known, ...page.items];
+      known = [...known, ...page.items];
+      cursor = page.nextCursor;
+    }
+  };
+  const resource: Resource<ThreadView> = new Resource(
+    async () => {
+      const [messages, runs, calls] = await Promise.all([
+        readMessages(),
+        get<Page<Run>>(withQuery(path(id, "/runs"), { limit: 5 })),
+        get<Page<Call>>(withQuery("/api/v1/calls", { threadId: id, view: "short", limit: pageSize })),
+      ]);
+      return { messages, runs: runs.items, calls: calls.items.filter(({ runId }) => !runId).reverse() };
+    },
+    // A run that waits goes on without an event when the result of an external call arrives.
+    { changes: (event) => concerns(id)(event) || (event.event === "metrics.tick" && (saysCalls(event) || (resource.data.peek()?.value.runs.some(isOpen) ?? false))) },
+  );
+  return resource;
+}
+
+export const openRun = (view: ThreadView): Run | undefined => view.runs.find(isOpen);
+
+/** The agent that gets the next message, if the message names none. */
+export function agentName(view: ThreadView): string {
+  const list = agents.data.value?.value ?? [];
+  return view.runs[0]?.agent ?? list.find((agent) => agent.default)?.name ?? list[0]?.name ?? "";
+}
+
+interface ToolState {
+  status: ToolStatus;
+  reason: string;
+  dependencies?: { toolName: string; met: boolean }[];
+}
+
+export interface Withheld {
+  name: string;
+  status: ToolStatus;
+  reason: string;
+  missing: string[];
+  /** The rule that denies all its calls. */
+  deniedBy: string;
+}
+
+export interface ThreadTools {
+  offered: string[];
+  withheld: Withheld[];
+}
+
+/** Tools that are available and still not offered are explained one by one, up to this many. */
+const maxExplained = 20;
+
+/** What a model is offered in the thread now, and what it is not. */
+export const toolsOf = (id: string): Resource<ThreadTools> =>
+  new Resource(
+    async () => {
+      const [states, exported] = await Promise.all([
+        get<{ data: { toolStates: Record<string, ToolState> } }>(path(id, "/tool-states?detail=full")),
+        get<{ tools: { name: string }[] }>(withQuery("/api/v1/tools/export", { format: "mcp", threadId: id })),
+      ]);
+      const offered = new Set(exported.tools.map(({ name }) => name));
+      const withheld = Object.entries(states.data.toolStates)
+        .filter(([name]) => !offered.has(name))
+        .map(([name, { status, reason, dependencies = [] }]): Withheld => ({ name, status, reason, missing: dependencies.filter(({ met }) => !met).map(({ toolName }) => toolName), deniedBy: "" }));
+      const odd = withheld.filter(({ status }) => status === "available").slice(0, maxExplained);
+      await Promise.all(
+        odd.map(async (tool) => {
+          tool.deniedBy = (await get<Explanation>(withQuery(`/api/v1/tools/${segment(tool.name)}/explain`, { threadId: id }))).deniedBy ?? "";
+        }),
+      );
+      return { offered: [...offered], withheld };
+    },
+    { changes: (event) => event.event.startsWith("tool.") || event.event === "config.reloaded" || (event.event.startsWith("run.") && event.threadId === id), everyMs: 10_000 },
+  );
+
+/** Whether a name fits one of the names and globs of an agent; null is all tools. */
+export function fitsPatterns(name: string, patterns: readonly string[] | null): boolean {
+  if (!patterns) return true;
+  return patterns.some((pattern) => new RegExp(`^${pattern.replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".")}$`).test(name));
+}
+
+export const statesOf = (id: string): Resource<ContextInfo[]> =>
+  new Resource(() => getAll(withQuery("/api/v1/state/contexts", { threadId: id }), 500), { changes: (event) => concerns(id)(event) || saysCalls(event) });
+
+export interface LiveInstance {
+  tool: string;
+  madeAt: string;
+  inUse: boolean;
+}
+
+export const instancesOf = (id: string): Resource<LiveInstance[]> => new Resource(() => getAll(path(id, "/instances")), { changes: saysCalls, everyMs: 10_000 });

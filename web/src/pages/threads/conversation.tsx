@@ -1,0 +1,214 @@
+// What was said and done in a thread, in order: messages, calls, and what happens now.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Call, Message, Run } from "../../api/types.ts";
+import { duration } from "../../base/format.ts";
+import { pretty } from "../../base/json.ts";
+import { shorten } from "../../base/text.ts";
+import { followRun } from "../../data/runs.ts";
+import { openRun, type ThreadView } from "../../data/threads.ts";
+import { texts } from "../../i18n/index.ts";
+import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
+import { address } from "../../ui/router.ts";
+import { CallBadge, RunBadge } from "../../ui/status.tsx";
+import { Time } from "../../ui/time.tsx";
+import { asks, InlineApproval } from "../runs/open-calls.tsx";
+import { CancelRun, OpenCalls, RunError } from "../runs/run.tsx";
+
+const firstShown = 100;
+
+type Item = { at: string; message: Message } | { at: string; call: Call };
+
+export function Conversation({ view, reread }: { view: ThreadView; reread: () => Promise<void> }) {
+  const t = texts.value.threads;
+  const [shown, setShown] = useState(firstShown);
+  const end = useRef<HTMLDivElement>(null);
+  const items: Item[] = [...view.messages.map((message) => ({ at: message.at, message })), ...view.calls.map((call) => ({ at: call.startedAt, call }))];
+  // Times of the server have one form, so they are compared as texts. The order of messages stays.
+  items.sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  const run = openRun(view);
+  const newest = view.runs[0];
+  const last = view.messages.at(-1)?.seq ?? 0;
+  // A new message comes into view, if the end was in view before.
+  useEffect(() => {
+    const box = end.current;
+    if (box && box.getBoundingClientRect().top < innerHeight * 1.5) box.scrollIntoView({ block: "nearest" });
+  }, [last, run?.status]);
+  const results = new Map(view.messages.flatMap((message) => (message.role === "tool" ? message.results : [])).map((result) => [result.id, result]));
+  return (
+    <>
+      {items.length === 0 && !run && <p class="quiet">{t.nothingYet}</p>}
+      {items.length > shown && (
+        <button type="button" onClick={() => setShown(shown + 5 * firstShown)}>
+          {t.earlier(items.length - shown)}
+        </button>
+      )}
+      <ol class="conversation" aria-label={t.conversation}>
+        {items.slice(-shown).map((item) => ("message" in item ? <Said key={`m${item.message.seq}`} message={item.message} results={results} /> : <Direct key={item.call.id} call={item.call} />))}
+        {run && <Now run={run} view={view} reread={reread} />}
+      </ol>
+      {newest && !run && <RunError run={newest} />}
+      {newest?.status === "cancelled" && <p class="quiet">{t.wasCancelled}</p>}
+      <div ref={end} />
+    </>
+  );
+}
+
+type Results = ReadonlyMap<string, Extract<Message, { role: "tool" }>["results"][number]>;
+
+function Said({ message, results }: { message: Message; results: Results }) {
+  const t = texts.value.threads;
+  // Results stand below the calls that they answer.
+  if (message.role === "tool") return null;
+  return (
+    <li class={`said ${message.role}`}>
+      <p class="quiet role">
+        {texts.value.approvals.role[message.role]} · <Time at={message.at} />
+        {message.role === "user" && <> · <a href={address.run(message.runId)}>{texts.value.runs.one}</a></>}
+      </p>
+      {message.role === "assistant" && message.reasoning && (
+        <details>
+          <summary class="quiet">{t.reasoning}</summary>
+          <RawBlock text={message.reasoning} label={t.reasoning} />
+        </details>
+      )}
+      {message.content && <Text text={message.content} />}
+      {message.role === "assistant" &&
+        (message.calls ?? []).map((call) => {
+          const result = results.get(call.id);
+          return (
+            <Done key={call.id} tool={call.tool} id={result?.callId ?? null} args={call.malformed ?? pretty(call.arguments)} end={result && <CallBadge status={result.isError ? "error" : "success"} />}>
+              {result && <RawBlock text={result.text} label={texts.value.calls.output} />}
+            </Done>
+          );
+        })}
+    </li>
+  );
+}
+
+/** A text of the conversation: as it is, or in parts if it is huge. */
+const Text = ({ text }: { text: string }) =>
+  text.length > 4_000 ? (
+    <RawBlock text={text} label={texts.value.threads.message} />
+  ) : (
+    <div class="text">
+      <Raw text={text} limit={4_000} />
+    </div>
+  );
+
+interface DoneProps {
+  tool: string;
+  id: string | null;
+  args: string;
+  end: ComponentChildren;
+  children?: ComponentChildren;
+}
+
+/** A call in a line; its arguments and result open below it. */
+function Done({ tool, id, args, end, children }: DoneProps) {
+  return (
+    <details class="done">
+      <summary>
+        {id ? (
+          <a href={address.call(id)}>
+            <Code text={tool} limit={64} />
+          </a>
+        ) : (
+          <Code text={tool} limit={64} />
+        )}{" "}
+        {end} <span class="quiet ellipsis"><Raw text={shorten(args.replace(/\s+/g, " "), 120)} limit={120} /></span>
+      </summary>
+      <RawBlock text={args} label={texts.value.calls.arguments} />
+      {children}
+    </details>
+  );
+}
+
+/** A call that no run made. */
+function Direct({ call }: { call: Call }) {
+  const t = texts.value.threads;
+  return (
+    <li class="said direct">
+      <p class="quiet role">
+        {t.directCall} {call.caller && <Raw text={call.caller} limit={64} />} · <Time at={call.startedAt} />
+      </p>
+      <p>
+        <a href={address.call(call.id)}>
+          <Code text={call.tool} limit={64} />
+        </a>{" "}
+        <CallBadge status={call.status} /> {call.durationMs != null && <span class="quiet num">{duration(call.durationMs)}</span>} {call.error && <Code text={call.error.code} />}
+      </p>
+      {call.status === "awaiting_approval" && call.approval && <InlineApproval id={call.approval.id} />}
+    </li>
+  );
+}
+
+/** The open run: the answer as it comes, the calls that are not in the conversation yet, and what it waits for. */
+function Now({ run, view, reread }: { run: Run; view: ThreadView; reread: () => Promise<void> }) {
+  const t = texts.value.threads;
+  const text = useStream(run, reread);
+  const stored = new Set(view.messages.flatMap((message) => (message.role === "tool" ? message.results.map(({ callId }) => callId) : [])));
+  const isStored = view.messages.some((message) => message.role === "assistant" && message.runId === run.id && message.content === text);
+  // Those that ask a person something stand below with their question.
+  const calls = run.calls.filter((call) => !stored.has(call.id) && !asks(call));
+  return (
+    <li class="said assistant now">
+      <p class="role">
+        <span class="quiet">{texts.value.approvals.role.assistant}</span> <a href={address.run(run.id)}><RunBadge status={run.status} /></a>{" "}
+        <CancelRun run={run} done={reread} />
+      </p>
+      <div role="status" aria-live="polite">
+        {text && !isStored ? <Text text={text} /> : run.status === "running" && calls.length === 0 && <p class="quiet">{t.thinking}</p>}
+      </div>
+      {calls.slice(0, 100).map((call) => (
+        <p key={call.id}>
+          <a href={address.call(call.id)}>
+            <Code text={call.tool} limit={64} />
+          </a>{" "}
+          <CallBadge status={call.status} />
+        </p>
+      ))}
+      <OpenCalls run={run} done={reread} />
+    </li>
+  );
+}
+
+/**
+ * The text of the message that the model writes now. The stream is open only while the run goes on and the page is seen: a browser
+ * opens six connections to a server at most, for all tabs.
+ */
+function useStream(run: Run, reread: () => Promise<void>): string {
+  const [text, setText] = useState("");
+  const [isSeen, setSeen] = useState(!document.hidden);
+  useEffect(() => {
+    const look = () => setSeen(!document.hidden);
+    document.addEventListener("visibilitychange", look);
+    return () => document.removeEventListener("visibilitychange", look);
+  }, []);
+  const isFollowed = isSeen && run.status === "running";
+  useEffect(() => {
+    if (!isFollowed) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isWhole = false;
+    const end = followRun(run.id, (event) => {
+      if (event.event === "message.delta") {
+        const part = String(event.text ?? "");
+        const isNew = isWhole || event.again === true;
+        isWhole = false;
+        setText((before) => (isNew ? part : before + part));
+        return;
+      }
+      if (event.event === "message.completed") {
+        isWhole = true;
+        setText(String(event.content ?? ""));
+      }
+      timer ??= setTimeout(() => ((timer = undefined), void reread()), 100);
+    });
+    return () => {
+      end();
+      clearTimeout(timer);
+    };
+  }, [run.id, isFollowed]);
+  return text;
+}

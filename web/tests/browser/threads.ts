@@ -1,0 +1,205 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, describe, test } from "node:test";
+import { close, gone, openAs, visible, withPage } from "./browser.ts";
+import { TestServer, until } from "./server.ts";
+
+/** An agent whose calls are executed outside, and one that may use few tools. */
+export const agentsConfig = `
+[agents.default]
+[agents.outside]
+tool_execution = "external"
+external_deadline = "5m"
+token_budget = 5000
+[toolsets.few]
+tools = ["clock", "calculator"]
+[agents.small]
+toolsets = ["few"]
+`;
+
+describe("threads", { concurrency: 1 }, () => {
+  let server: TestServer;
+  before(async () => void (server = await TestServer.start({ config: agentsConfig })));
+  after(() => server.stop());
+
+  const say = (thread: string, content: string, agent = "default"): Promise<any> => server.api("POST", `/api/v1/threads/${thread}/messages`, { content, agent }, { prefer: "wait=5" });
+
+  test("an empty list has the command; a new conversation goes through an approval to its answer", async () => {
+    await withPage(server, "/ui/threads", async ({ page }) => {
+      await visible(page.getByText("toolhub chat"));
+      await page.getByRole("button", { name: "New conversation" }).click();
+      const box = page.getByLabel("Message", { exact: true });
+      await box.fill("please");
+      await page.keyboard.press("Shift+Enter");
+      await box.pressSequentially("delete /tmp/old");
+      assert.equal(await box.inputValue(), "please\ndelete /tmp/old");
+      await page.keyboard.press("Enter");
+      await visible(page.locator(".said.user", { hasText: "delete /tmp/old" }));
+      await visible(page.locator(".open-call", { hasText: "/tmp/old" }));
+      assert.equal(await box.inputValue(), "");
+      await page.getByRole("button", { name: "Allow once" }).click();
+      await visible(page.locator(".said.assistant .text", { hasText: "/tmp/old" }));
+      await gone(page.locator(".said.now"));
+      await page.locator(".done summary").click();
+      await visible(page.locator(".done .block").first());
+      // The list knows it, and so does the search dialog.
+      const thread = new URL(page.url()).pathname.split("/").pop() ?? "";
+      await page.getByRole("link", { name: "Threads" }).first().click();
+      await page.getByLabel("Part of a thread's id").fill("nothing-like-this");
+      await visible(page.getByText("No thread has this text in its id."));
+      await page.getByLabel("Part of a thread's id").fill(thread.slice(3, 20));
+      await visible(page.locator(".thread-list .c-thread a", { hasText: thread }));
+      await page.locator("h1").click();
+      await page.keyboard.press("/");
+      await page.locator(".palette-input").fill(thread);
+      await page.keyboard.press("Enter");
+      await visible(page.locator(".said.user", { hasText: "delete /tmp/old" }));
+    });
+  });
+
+  test("a message that is refused stays in its field", async () => {
+    await say("refused", "what is 1+1?");
+    await withPage(server, "/ui/threads/refused", async ({ page }) => {
+      const box = page.getByLabel("Message", { exact: true });
+      await visible(page.locator(".said.assistant", { hasText: "That is 2." }));
+      await page.route("**/messages", (route) => (route.request().method() === "POST" ? route.fulfill({ status: 409, json: { type: "", title: "", status: 409, code: "run_open", detail: "a run is open" } }) : route.continue()));
+      await box.fill("what is 2+2?");
+      await page.keyboard.press("Enter");
+      await visible(page.getByRole("alert").getByText("a run is open"));
+      assert.equal(await box.inputValue(), "what is 2+2?");
+      await page.unroute("**/messages");
+      await page.getByRole("button", { name: "Send" }).click();
+      await visible(page.locator(".said.assistant", { hasText: "That is 4." }));
+      assert.equal(await box.inputValue(), "");
+    });
+  });
+
+  test("a run that waits is cancelled; its page shows the steps, and leads to its calls and thread", async () => {
+    const { runId } = await say("cancel", "delete /tmp/x");
+    await withPage(server, "/ui/threads/cancel", async ({ page }) => {
+      await visible(page.locator(".open-call"));
+      await page.getByRole("button", { name: "Cancel the run" }).click();
+      await visible(page.getByText("The last run was cancelled."));
+      await gone(page.locator(".open-call"));
+      await page.goto(`${server.url}/ui/runs/${runId}`);
+      await visible(page.locator("h1 .badge", { hasText: "cancelled" }));
+      await visible(page.locator(".waterfall .c-step", { hasText: "Model" }));
+      await page.locator(".waterfall .c-step a", { hasText: "dangerous" }).click();
+      // The call has the same kind of picture, and leads back.
+      await visible(page.locator(".waterfall .c-step", { hasText: "Awaiting approval" }));
+      await page.getByRole("link", { name: runId }).click();
+      await page.locator("#run .facts a", { hasText: "cancel" }).click();
+      await visible(page.locator(".said.user"));
+    });
+  });
+
+  test("the waterfall has attempts with their errors, and who answered an approval", async () => {
+    const approval = await server.ask("dangerous", { folder: "/tmp/w" }, "w");
+    await server.api("POST", `/api/v1/approvals/${approval}`, { outcome: "proceed_once" });
+    const { callId } = await server.api("GET", `/api/v1/approvals/${approval}`);
+    await until("the call to end", async () => (await server.api("GET", `/api/v1/calls/${callId}`)).status === "success");
+    const { id: failed } = await server.call("flaky", {}, "w");
+    await withPage(server, `/ui/calls/${callId}`, async ({ page }) => {
+      const row = (name: string) => page.locator(".waterfall .long-row", { hasText: name });
+      await visible(row("Awaiting approval").getByText("local"));
+      await visible(row("Attempt 1"));
+      await page.goto(`${server.url}/ui/calls/${failed}`);
+      await visible(row("Attempt 1").locator("rect.failed"));
+    });
+  });
+
+  test("the result of an external call is reported, and the run goes on", async () => {
+    await say("outside", "what is 2+3?", "outside");
+    await withPage(server, "/ui/threads/outside", async ({ page }) => {
+      const form = page.locator(".open-call");
+      await visible(form.getByText("2+3"));
+      await form.getByLabel("Result").fill("five");
+      await visible(form.getByText("sent as text"));
+      await form.getByLabel("Result").fill("5");
+      await visible(form.getByText("sent as JSON"));
+      await form.getByRole("button", { name: "Report" }).click();
+      await visible(page.locator(".said.assistant .text", { hasText: "That is 5." }));
+      await visible(page.locator(".side").getByText("of 5k").or(page.locator(".side").getByText("of 5000")));
+      assert.equal(await page.getByLabel("Agent").inputValue(), "outside");
+    });
+  });
+
+  test("beside it stand the tools that are offered, those that are not and why, and the states", async () => {
+    await server.call("notes", { add: "milk" }, "side");
+    await withPage(server, "/ui/threads/side", async ({ page }) => {
+      const tools = page.locator("#thread-tools");
+      await visible(tools.locator(".names", { hasText: "calculator" }));
+      await visible(tools.locator(".withheld li", { hasText: "report" }).getByText("waiting for clock"));
+      await visible(page.locator(".said.direct", { hasText: "notes" }));
+      await visible(page.locator(".side .card", { hasText: "States" }).getByRole("link", { name: "notes" }));
+      await visible(page.locator("#instances").getByText("No tool keeps"));
+      await server.call("clock", {}, "side");
+      await visible(tools.locator(".names", { hasText: "report" }));
+    });
+    await say("small", "what is 1+1?", "small");
+    await withPage(server, "/ui/threads/small", async ({ page }) => {
+      await visible(page.locator("#thread-tools").getByText("do not belong to the agent."));
+      assert.equal(await page.locator("#thread-tools .names a").count(), 2);
+    });
+  });
+
+  test("a thread is exported, and deleted after a question", async () => {
+    await say("goes", "what is 6*7?");
+    await withPage(server, "/ui/threads/goes", async ({ page }) => {
+      const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Export" }).click()]);
+      const exported = JSON.parse(readFileSync(await download.path(), "utf8"));
+      assert.equal(exported.messages[0].content, "what is 6*7?");
+      await page.getByRole("button", { name: "Delete…" }).click();
+      await visible(page.getByText("This cannot be undone."));
+      await page.getByRole("dialog").getByRole("button", { name: "Delete", exact: true }).click();
+      await visible(page.locator(".thread-list"));
+      assert.equal((await server.api("GET", "/api/v1/threads/goes")).httpStatus, 404);
+    });
+  });
+
+  test("a thread with an open run is not deleted, and the answer says why", async () => {
+    await say("busy", "delete /tmp/x");
+    await withPage(server, "/ui/threads/busy", async ({ page }) => {
+      await page.getByRole("button", { name: "Delete…" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Delete", exact: true }).click();
+      await visible(page.getByRole("dialog").getByRole("alert"));
+    });
+  });
+
+  test("runs are listed by status, and unknown ids have the closest names and the way back", async () => {
+    const { runId } = await say("listed", "what is 1+1?");
+    await withPage(server, "/ui/threads?view=runs", async ({ page }) => {
+      const rows = page.locator(".run-list .c-thread a");
+      await visible(rows.getByText("listed"));
+      await page.getByLabel("Status").selectOption("open");
+      await visible(rows.getByText("busy"));
+      await gone(rows.getByText("listed"));
+      await page.goto(`${server.url}/ui/threads/listd`);
+      await page.getByRole("main").getByRole("link", { name: "listed" }).click();
+      await visible(page.locator(".said.user"));
+      await page.goto(`${server.url}/ui/runs/${runId.slice(0, -2)}00`);
+      await visible(page.getByText("store.retention.idle_threads"));
+      await page.getByRole("main").getByRole("link", { name: runId }).click();
+      await visible(page.locator("#run"));
+    });
+  });
+});
+
+describe("threads with a key", { concurrency: 1 }, () => {
+  let server: TestServer;
+  before(async () => void (server = await TestServer.start({ keys: true })));
+  after(() => server.stop());
+
+  test("a key that may only read sees the conversation, and no box or button", async () => {
+    await server.api("POST", "/api/v1/threads/read/messages", { content: "delete /tmp/x" }, { prefer: "wait=5" });
+    const { key } = await server.key("viewer", ["tools:read"]);
+    const opened = await openAs(server, key, "/ui/threads/read");
+    await visible(opened.page.locator(".said.user", { hasText: "delete /tmp/x" }));
+    await visible(opened.page.locator(".open-call"));
+    await visible(opened.page.locator("#thread-tools .names"));
+    assert.equal(await opened.page.getByLabel("Message", { exact: true }).count(), 0);
+    for (const name of ["Cancel the run", "Delete…", "Allow once", "Close"]) assert.equal(await opened.page.getByRole("button", { name }).count(), 0, name);
+    assert.equal(await opened.page.getByRole("link", { name: "Export" }).count(), 0);
+    await close(opened);
+  });
+});

@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Call, Run } from "../src/api/types.ts";
+import { stepsOf, timelineLength } from "../src/data/run-steps.ts";
+import { fits } from "../src/data/runs.ts";
+import { fitsPatterns } from "../src/data/threads.ts";
+
+const at = (ms: number) => new Date(Date.UTC(2026, 0, 1) + ms).toISOString();
+
+const run = (change: Partial<Run>): Run => ({
+  id: "run_1", threadId: "t", agent: "default", status: "completed", steps: 2, usage: { inputTokens: 1, outputTokens: 1 }, startedAt: at(0), endedAt: at(100), content: "",
+  calls: [{ id: "call_1", tool: "slow", status: "success" }, { id: "call_2", tool: "gone", status: "success" }],
+  timeline: [
+    { model: "m", startedAt: at(5), repliedAt: at(20), usage: { inputTokens: 1, outputTokens: 1 }, calls: ["call_1", "call_2"], callsEndedAt: at(80) },
+    { model: "m", startedAt: at(82), repliedAt: at(100), usage: { inputTokens: 1, outputTokens: 1 }, calls: [] },
+  ],
+  ...change,
+});
+
+const record = (change: Partial<Call>): Call => ({ id: "call_1", tool: "slow", threadId: "t", status: "success", approval: null, startedAt: at(22), queuedMs: 30, durationMs: 20, endedAt: at(72), ...change });
+
+test("the steps of a run have their calls below them, with waiting and working; a call without a record has the times of its step", () => {
+  const { steps, totalMs } = stepsOf(run({}), new Map([["call_1", record({})]]), 0);
+  assert.equal(totalMs, 100);
+  assert.deepEqual(
+    steps.map(({ key, from, began, to }) => [key, from, began, to]),
+    [["model-0", 5, 5, 20], ["call_1", 22, 52, 72], ["call_2", 20, 20, 80], ["model-1", 82, 82, 100]],
+  );
+});
+
+test("what goes on ends now, and a call that waits for an approval only waits", () => {
+  const open = run({ status: "waiting", endedAt: null, calls: [{ id: "call_1", tool: "slow", status: "awaiting_approval" }], timeline: [{ model: "m", startedAt: at(5), repliedAt: at(20), usage: { inputTokens: 1, outputTokens: 1 }, calls: ["call_1"] }] });
+  const waiting = record({ status: "awaiting_approval", queuedMs: null, durationMs: null, endedAt: null });
+  const { steps, totalMs } = stepsOf(open, new Map([["call_1", waiting]]), Date.parse(at(500)));
+  assert.equal(totalMs, 500);
+  assert.deepEqual(steps.map(({ key, from, began, to }) => [key, from, began, to]), [["model-0", 5, 5, 20], ["call_1", 22, 500, 500]]);
+});
+
+test("the timeline of a call is as long as its last step, or goes on until now", () => {
+  const timeline: Call["timeline"] = [{ stage: "validating", startMs: 0, endMs: 1 }, { stage: "attempt", attempt: 1, startMs: 1, endMs: 40 }];
+  assert.equal(timelineLength(record({ timeline }), 0), 40);
+  assert.equal(timelineLength(record({ timeline, endedAt: null }), Date.parse(at(1022))), 1000);
+});
+
+test("runs are selected by whether they are open, or by their status", () => {
+  assert.ok(fits(run({ status: "waiting" }), "open"));
+  assert.ok(!fits(run({}), "open"));
+  assert.ok(fits(run({ status: "failed" }), "failed"));
+  assert.ok(fits(run({}), ""));
+});
+
+test("tools of an agent are names and globs; without any it has all tools", () => {
+  assert.ok(fitsPatterns("x", null));
+  assert.ok(fitsPatterns("web.read", ["web.*"]));
+  assert.ok(!fitsPatterns("webXread", ["web.*"]));
+  assert.ok(!fitsPatterns("web", []));
+});
