@@ -1,14 +1,15 @@
 // What administrators read and change: config, keys, audit log, backups.
 
 import { signal } from "@preact/signals";
-import { ApiError, get, getAll, post, remove, segment } from "../api/client.ts";
-import type { AuditEntry, Backup, ConfigErrorItem, ConfigValue, CreatedKey, ReloadReport, Scope } from "../api/types.ts";
+import { ApiError, get, post, remove, segment, withQuery } from "../api/client.ts";
+import type { AuditEntry, Backup, ConfigErrorItem, ConfigValue, CreatedKey, Page, ReloadReport, Scope } from "../api/types.ts";
 import { serverNow } from "../base/clock.ts";
 import { Resource } from "./resource.ts";
 
-export const config = new Resource<ConfigValue[]>(async () => (await get<{ items: ConfigValue[] }>("/api/v1/config?origins=true")).items, {
-  changes: ({ event }) => event === "config.reloaded",
-});
+export const config = new Resource<Page<ConfigValue & { id: string }>>(
+  async () => ({ items: (await get<Page<ConfigValue>>("/api/v1/config?origins=true")).items.map((item) => ({ ...item, id: item.key })) }),
+  { changes: ({ event }) => event === "config.reloaded" },
+);
 
 /** What the last reload by this page did. */
 interface Reloaded {
@@ -50,8 +51,12 @@ export const createKey = (fields: Record<"name" | "expiresIn" | "tenant", string
 
 export const revokeKey = (id: string): Promise<void> => remove(`/api/v1/keys/${segment(id)}`);
 
+const auditPage = (cursor?: string | null): Promise<Page<AuditEntry>> => get(withQuery("/api/v1/audit", { limit: 200, cursor }));
+
 /** The newest entries of the audit log. */
-export const auditOf = (limit: number): Resource<AuditEntry[]> => new Resource(() => getAll<AuditEntry>("/api/v1/audit", limit), { everyMs: 5_000 });
+export const audit = new Resource<Page<AuditEntry>>(() => auditPage(), { everyMs: 5_000 });
+
+export const olderAudit = ({ nextCursor }: Page<AuditEntry>): Promise<Page<AuditEntry>> => auditPage(nextCursor);
 
 /** What this page has made: the server lists none. */
 export const backups = signal<readonly Backup[]>([]);

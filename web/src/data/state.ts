@@ -20,13 +20,15 @@ const saysState = ({ event }: HubEvent): boolean => event.startsWith("tool.execu
 const contextsPath = "/api/v1/state/contexts";
 const pathOf = (id: string, kind: string, rest = ""): string => `${contextsPath}/${segment(id)}/${kind}${rest}`;
 
-const newestFirst = (list: ContextInfo[]): ContextInfo[] => list.sort((a, b) => b.updatedAt.localeCompare(a.updatedAt));
-
-export const contextsOf = (thread: string, tool: string): Resource<ContextInfo[]> =>
-  new Resource(async () => newestFirst(await getAll<ContextInfo>(withQuery(contextsPath, { threadId: thread, tool }), maxContexts)), { changes: saysState, everyMs: 10_000 });
+/** Contexts, the last written first. */
+export const contextsOf = (thread: string, tool: string): Resource<Page<ContextInfo>> =>
+  new Resource(
+    async () => ({ items: (await getAll<ContextInfo>(withQuery(contextsPath, { threadId: thread, tool }), maxContexts)).sort((a, b) => b.updatedAt.localeCompare(a.updatedAt)) }),
+    { changes: saysState, everyMs: 10_000 },
+  );
 
 /** The contexts of the same thread, or with the same name if all threads share it. */
-export function neighboursOf(id: string): Resource<ContextInfo[]> {
+export function neighboursOf(id: string): Resource<Page<ContextInfo>> {
   const slash = id.lastIndexOf("/");
   return slash > 0 && !id.startsWith("~/") ? contextsOf(id.slice(0, slash), "") : contextsOf("", id.slice(slash + 1));
 }

@@ -7,7 +7,6 @@ export const contexts = {
   updated: "Updated",
   expires: "expires",
   none: "No state yet",
-  noMatch: "No state matches.",
   first: (count: number) => `Only ${count} are listed. Name a thread or a tool.`,
   unknown: "State not found",
   unknownText: "It may have expired or been deleted.",

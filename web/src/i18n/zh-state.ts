@@ -9,7 +9,6 @@ export const contexts: Messages["contexts"] = {
   updated: "更新",
   expires: "过期",
   none: "还没有状态数据",
-  noMatch: "没有符合条件的状态数据。",
   first: (count) => `仅列出 ${count} 个。请指定会话或工具。`,
   unknown: "找不到状态数据",
   unknownText: "它可能已过期或被删除。",

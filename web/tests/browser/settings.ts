@@ -27,7 +27,7 @@ describe("settings", { concurrency: 1 }, () => {
       await page.getByLabel("with defaults").uncheck();
       await visible(page.getByText("Nothing matches."));
       await page.getByLabel("with defaults").check();
-      await row("server.body_limit").getByRole("button").click();
+      await row("server.body_limit").getByRole("link").click();
       await visible(page.getByRole("dialog").getByText("2MiB"));
     });
   });

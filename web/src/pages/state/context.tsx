@@ -38,7 +38,7 @@ function Context({ id }: { id: string }) {
   return (
     <Loaded of={resource}>
       {(snapshot) => {
-        const info = snapshot.value.find((context) => context.id === id);
+        const info = snapshot.value.items.find((context) => context.id === id);
         const asked = route.value.query.get("kind");
         const current = stateKinds.find((kind) => kind === asked) ?? stateKinds.find((kind) => info?.kinds[kind] || draftOf(id, kind)) ?? "business";
         const shown = stateKinds.filter((kind) => info?.kinds[kind] || kind === current);
@@ -87,7 +87,7 @@ function Unknown({ id, why }: { id: string; why: string }) {
   const t = texts.value;
   const all = useMemo(() => contextsOf("", ""), []);
   useResource(all);
-  const names = (all.data.value?.value ?? []).map((context) => context.id);
+  const names = (all.data.value?.value.items ?? []).map((context) => context.id);
   return (
     <NotFound title={t.contexts.unknown} back={{ href: address.state(), name: t.nav.state, isRaw: false }}>
       <p>{why ? <Raw text={why} /> : t.contexts.unknownText}</p>

@@ -3,33 +3,29 @@
 import { useMemo } from "preact/hooks";
 import type { ContextInfo } from "../../api/types.ts";
 import { bytes } from "../../base/format.ts";
-import { rank } from "../../base/match.ts";
-import { useResource } from "../../data/resource.ts";
 import { contextsOf, maxContexts, stateKinds } from "../../data/state.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import type { Column } from "../../ui/long-list.tsx";
 import { NeedsScope } from "../../ui/needs-scope.tsx";
+import { PagedList } from "../../ui/paged-list.tsx";
 import { Raw } from "../../ui/raw.tsx";
 import { address, route } from "../../ui/router.ts";
-import { searched, SearchField } from "../../ui/search-field.tsx";
-import { SelectList } from "../../ui/select-list.tsx";
-import { Empty, Loaded } from "../../ui/state.tsx";
+import { isSearched, SearchField } from "../../ui/search-field.tsx";
+import { Empty } from "../../ui/state.tsx";
 import { Time } from "../../ui/time.tsx";
 import { TextFilter } from "../calls/filters.tsx";
 
 export function StatePage() {
-  const t = texts.value;
   const { query } = route.value;
   const [thread, tool] = [query.get("thread") ?? "", query.get("tool") ?? ""];
   return (
     <section class="page fill">
-      <h1>{t.nav.state}</h1>
+      <h1>{texts.value.nav.state}</h1>
       <NeedsScope scope="state:read">
         {() => (
           <>
             <div class="filters" role="search">
-              <SearchField label={t.settings.search} />
+              <SearchField />
               <TextFilter name="thread" value={thread} />
               <TextFilter name="tool" value={tool} />
             </div>
@@ -44,24 +40,20 @@ export function StatePage() {
 function Contexts({ thread, tool }: { thread: string; tool: string }) {
   const t = texts.value.contexts;
   const resource = useMemo(() => contextsOf(thread, tool), []);
-  useResource(resource);
-  const words = searched();
+  const count = resource.data.value?.value.items.length ?? 0;
   return (
-    <Loaded of={resource}>
-      {(snapshot) => {
-        const all = snapshot.value;
-        const found = all.filter(({ id }) => rank(words, id) !== null);
-        if (found.length === 0) {
-          return words || thread || tool ? <Empty title={t.noMatch} /> : <Empty title={t.none} command="toolhub state set demo/cart tea:=1" />;
-        }
-        return (
-          <Fresh of={snapshot}>
-            {all.length >= maxContexts && <p class="quiet">{t.first(maxContexts)}</p>}
-            <SelectList label={t.title} class="context-list" items={found} columns={columns()} keyOf={({ id }) => id} href={({ id }) => address.context(id)} />
-          </Fresh>
-        );
-      }}
-    </Loaded>
+    <>
+      {count >= maxContexts && <p class="quiet">{t.first(count)}</p>}
+      <PagedList
+        label={t.title}
+        class="context-list"
+        newest={resource}
+        fits={({ id }) => isSearched(id)}
+        empty={count > 0 || thread || tool ? <Empty title={texts.value.settings.noMatch} /> : <Empty title={t.none} command="toolhub state set demo/cart tea:=1" />}
+        columns={columns()}
+        href={({ id }) => address.context(id)}
+      />
+    </>
   );
 }
 
