@@ -41,4 +41,5 @@ export const settings = {
   backupText: "A backup is made while the server runs, and stays on it. The command restores it.",
   backupsAll: "All backups in the audit log",
   features: "Features",
+  api: "API",
 };

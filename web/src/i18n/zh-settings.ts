@@ -43,4 +43,5 @@ export const settings: Messages["settings"] = {
   backupText: "备份在服务器运行时进行，保存在服务器上。用所示命令恢复。",
   backupsAll: "审计日志中的全部备份",
   features: "功能",
+  api: "API",
 };

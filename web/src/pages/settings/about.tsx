@@ -29,7 +29,7 @@ export function About() {
       <Row name={texts.value.calls.caller}>
         <Names of={[caller ?? "", tenant ?? "", ...scopes]} />
       </Row>
-      <Row name="API">
+      <Row name={t.api}>
         {["/docs", "/openapi.json"].map((path) => <a key={path} class="spaced" href={base + path} data-raw>{path}</a>)}
       </Row>
     </dl>

@@ -28,15 +28,15 @@ export function Conflict({ draft, parsed, current, change }: Props) {
       <p class="callout warn">{current ? t.conflict : t.conflictDeleted}</p>
       <div class="three">
         <div>
-          <h3>{t.base}</h3>
+          <h2>{t.base}</h2>
           <RawBlock text={before} label={t.base} />
         </div>
         <div>
-          <h3>{t.theirs}</h3>
+          <h2>{t.theirs}</h2>
           <Diff before={before} after={current ? pretty(current.data) : ""} />
         </div>
         <div>
-          <h3>{t.mine}</h3>
+          <h2>{t.mine}</h2>
           <Diff before={before} after={"value" in parsed ? pretty(parsed.value) : draft.text} />
         </div>
       </div>
