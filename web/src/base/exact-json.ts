@@ -32,54 +32,44 @@ export function parseMembers(text: string): Parsed {
   }
 }
 
-const space = /[ \t\r\n]*/y;
-const text = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
+const string = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 const plainValue = /(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.+-])/y;
 
 /** The first character that cannot be part of JSON: browsers say it in different ways, or not at all. */
 export function errorAt(source: string): number {
   let at = 0;
-  const take = (pattern: RegExp): boolean => {
-    pattern.lastIndex = at;
-    if (!pattern.test(source)) return false;
-    at = pattern.lastIndex;
-    return true;
+  const take = (...patterns: RegExp[]): boolean =>
+    [/[ \t\r\n]*/y, ...patterns].some((pattern, index) => {
+      pattern.lastIndex = at;
+      if (pattern.test(source)) at = pattern.lastIndex;
+      else return false;
+      return index > 0;
+    });
+  const need = (...patterns: RegExp[]): void => {
+    if (!take(...patterns)) throw new Error();
   };
-  const sign = (...signs: string[]): string => {
-    take(space);
-    const found = signs.find((one) => source[at] === one) ?? "";
-    at += found.length;
-    return found;
+  const members = (end: RegExp, member: () => void): void => {
+    if (take(end)) return;
+    do member();
+    while (take(/,/y));
+    need(end);
   };
-  // What is open: objects and lists. A loop instead of a recursion, because a text may be nested deeply.
-  const open: string[] = [];
-  const member = (): boolean => (take(space), take(text)) && sign(":") !== "";
-  for (;;) {
-    const start = sign("{", "[");
-    if (start) {
-      const end = start === "{" ? "}" : "]";
-      if (!sign(end)) {
-        open.push(end);
-        if (start === "{" && !member()) return at;
-        continue;
-      }
-    } else if (!take(text) && !take(plainValue)) return at;
-    for (;;) {
-      const end = open.at(-1);
-      if (end === undefined) return take(space), at;
-      const next = sign(end, ",");
-      if (!next) return at;
-      if (next === ",") {
-        if (end === "}" && !member()) return at;
-        break;
-      }
-      open.pop();
-    }
+  const value = (): void => {
+    if (take(/\{/y)) members(/\}/y, () => (need(string), need(/:/y), value()));
+    else if (take(/\[/y)) members(/\]/y, value);
+    else need(string, plainValue);
+  };
+  try {
+    value();
+    take();
+  } catch {
+    // Also the end of the stack, in a text that is nested too deeply.
   }
+  return at;
 }
 
-/** Line and column of a character, from 1, and the text of its line. */
-export function placeOf(source: string, at: number): { line: number; column: number; text: string } {
+/** Line and column of a character, from 1. */
+export function placeOf(source: string, at: number): [line: number, column: number] {
   const before = source.slice(0, at).split("\n");
-  return { line: before.length, column: (before.at(-1) ?? "").length + 1, text: source.split("\n")[before.length - 1] ?? "" };
+  return [before.length, (before.at(-1) ?? "").length + 1];
 }

@@ -1,29 +1,34 @@
 // What administrators read and change: config, keys, audit log, backups.
 
 import { signal } from "@preact/signals";
-import { ApiError, get, getAll, post, remove, segment, withQuery } from "../api/client.ts";
-import type { AuditEntry, Backup, ConfigErrorItem, ConfigValue, CreatedKey, ReloadReport, Scope } from "../api/types.ts";
+import { ApiError, get, post, remove, segment, withQuery } from "../api/client.ts";
+import type { AuditEntry, Backup, ConfigErrorItem, ConfigValue, CreatedKey, Page, ReloadReport, Scope } from "../api/types.ts";
 import { serverNow } from "../base/clock.ts";
-import { isSpan, spans } from "./calls.ts";
 import { Resource } from "./resource.ts";
 
-export const config = new Resource<ConfigValue[]>(async () => (await get<{ items: ConfigValue[] }>("/api/v1/config?origins=true")).items, {
-  changes: ({ event }) => event === "config.reloaded",
-});
+export const config = new Resource<Page<ConfigValue & { id: string }>>(
+  async () => ({ items: (await get<Page<ConfigValue>>("/api/v1/config?origins=true")).items.map((item) => ({ ...item, id: item.key })) }),
+  { changes: ({ event }) => event === "config.reloaded" },
+);
 
 /** What the last reload by this page did. */
-export type Reloaded = { at: number } & ({ report: ReloadReport } | { error: ApiError; problems: ConfigErrorItem[] });
+interface Reloaded {
+  at: number;
+  report?: ReloadReport;
+  error?: ApiError;
+  problems: ConfigErrorItem[];
+}
+
 export const lastReload = signal<Reloaded | null>(null);
 
 export async function reload(): Promise<void> {
   try {
-    const report = await post<ReloadReport>("/api/v1/reload");
-    lastReload.value = { at: serverNow(), report };
-    void config.read();
+    lastReload.value = { report: await post("/api/v1/reload"), at: serverNow(), problems: [] };
+    await config.read();
   } catch (failure) {
     const error = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
-    const problems = error.code === "config_invalid" ? ((error.problem?.errors ?? []) as unknown as ConfigErrorItem[]) : [];
-    lastReload.value = { at: serverNow(), error, problems };
+    const problems = error.code === "config_invalid" ? error.problem?.errors : null;
+    lastReload.value = { error, at: serverNow(), problems: (problems ?? []) as unknown as ConfigErrorItem[] };
   }
 }
 
@@ -36,31 +41,27 @@ export const presets = {
   approver: ["tools:read", "approvals:write"],
   operator: allScopes.filter((scope) => scope !== "admin"),
   admin: allScopes,
-} as const satisfies Record<string, readonly Scope[]>;
+} satisfies Record<string, readonly Scope[]>;
 
-export interface NewKey {
-  name: string;
-  scopes: readonly Scope[];
-  tenant?: string;
-  expiresIn?: string;
-}
+export type Preset = keyof typeof presets;
 
-export const createKey = (key: NewKey): Promise<CreatedKey> => post("/api/v1/keys", key);
+/** Makes a key; empty fields are left out. */
+export const createKey = (fields: Record<"name" | "expiresIn" | "tenant", string>, scopes: readonly Scope[]): Promise<CreatedKey> =>
+  post("/api/v1/keys", { scopes, ...Object.fromEntries(Object.entries(fields).filter(([, value]) => value)) });
+
 export const revokeKey = (id: string): Promise<void> => remove(`/api/v1/keys/${segment(id)}`);
 
-/** The newest entries of the audit log. */
-export const auditOf = (since: string, limit: number): Resource<AuditEntry[]> =>
-  new Resource(
-    async () => {
-      const from = isSpan(since) ? new Date(serverNow() - spans[since]).toISOString() : "";
-      return (await getAll<AuditEntry>(withQuery("/api/v1/audit", { since: from }), limit)).slice(0, limit);
-    },
-    { everyMs: 5_000 },
-  );
+const auditPage = (cursor?: string | null): Promise<Page<AuditEntry>> => get(withQuery("/api/v1/audit", { limit: 200, cursor }));
 
-export const backups = signal<readonly (Backup & { at: number })[]>([]);
+/** The newest entries of the audit log. */
+export const audit = new Resource<Page<AuditEntry>>(() => auditPage(), { everyMs: 5_000 });
+
+export const olderAudit = ({ nextCursor }: Page<AuditEntry>): Promise<Page<AuditEntry>> => auditPage(nextCursor);
+
+/** What this page has made: the server lists none. */
+export const backups = signal<readonly Backup[]>([]);
 
 export async function makeBackup(store: "hub" | "state"): Promise<void> {
   const backup = await post<Backup>(`/api/v1/backups?store=${store}`);
-  backups.value = [{ ...backup, at: serverNow() }, ...backups.peek()];
+  backups.value = [backup, ...backups.peek()];
 }

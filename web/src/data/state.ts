@@ -20,31 +20,49 @@ const saysState = ({ event }: HubEvent): boolean => event.startsWith("tool.execu
 const contextsPath = "/api/v1/state/contexts";
 const pathOf = (id: string, kind: string, rest = ""): string => `${contextsPath}/${segment(id)}/${kind}${rest}`;
 
-const newestFirst = (list: ContextInfo[]): ContextInfo[] => list.sort((a, b) => b.updatedAt.localeCompare(a.updatedAt));
+/** Contexts, the last written first. */
+export const contextsOf = (thread: string, tool: string): Resource<Page<ContextInfo>> =>
+  new Resource(
+    async () => ({ items: (await getAll<ContextInfo>(withQuery(contextsPath, { threadId: thread, tool }), maxContexts)).sort((a, b) => b.updatedAt.localeCompare(a.updatedAt)) }),
+    { changes: saysState, everyMs: 10_000 },
+  );
 
-export const contextsOf = (thread: string, tool: string): Resource<ContextInfo[]> =>
-  new Resource(async () => newestFirst(await getAll<ContextInfo>(withQuery(contextsPath, { threadId: thread, tool }), maxContexts)), { changes: saysState, everyMs: 10_000 });
-
-/** One context, or null; the list of its thread has it. */
-export function contextOf(id: string): Resource<ContextInfo | null> {
+/** The contexts of the same thread, or with the same name if all threads share it. */
+export function neighboursOf(id: string): Resource<Page<ContextInfo>> {
   const slash = id.lastIndexOf("/");
-  const [thread, name] = [id.slice(0, slash), id.slice(slash + 1)];
-  const find = async (query: Record<string, string>) => (await getAll<ContextInfo>(withQuery(contextsPath, query), 20_000)).find((one) => one.id === id) ?? null;
-  // A tool may have the name of a state that is another tool's; then only the whole list has it.
-  const read = async () => (slash < 0 ? null : thread === "~" ? ((await find({ tool: name })) ?? (await find({}))) : find({ threadId: thread }));
-  return new Resource(() => read().catch((error: unknown) => {
-    // An id that cannot be one names nothing.
-    if (error instanceof ApiError && error.status === 422) return null;
-    throw error;
-  }), { changes: saysState, everyMs: 5_000 });
+  return slash > 0 && !id.startsWith("~/") ? contextsOf(id.slice(0, slash), "") : contextsOf("", id.slice(slash + 1));
 }
 
-export const entryOf = (id: string, kind: StateKind): Resource<StateEntry | null> =>
-  new Resource(() => readEntry(id, kind), { changes: saysState, everyMs: 2_000 });
+/** A state with what is known of its past. */
+export interface Kept {
+  entry: StateEntry | null;
+  versions: StateVersion[];
+  history: HistoryEntry[];
+}
+
+/** One state; its past is read again when it was written, and after calls, which leave entries without writing. */
+export function entryOf(id: string, kind: StateKind): Resource<Kept> {
+  let mayHavePast = false;
+  const past = async <T>(name: string): Promise<T[]> => (await read<Page<T>>(withQuery(pathOf(id, kind, name), { limit: 100 }))).items;
+  const resource: Resource<Kept> = new Resource(
+    async () => {
+      const entry = await readEntry(id, kind);
+      const before = resource.data.peek()?.value;
+      if (before && !mayHavePast && isSameWrite(before.entry, entry)) return { ...before, entry };
+      mayHavePast = false;
+      const [versions, history] = entry && kind === "business" ? await Promise.all([past<StateVersion>("/versions"), past<HistoryEntry>("/history")]) : [[], []];
+      return { entry, versions, history };
+    },
+    { changes: (event) => saysState(event) && (mayHavePast = true), everyMs: 2_000 },
+  );
+  return resource;
+}
+
+const read = async <T>(path: string): Promise<T> => parseExact(await getText(path)) as T;
 
 async function readEntry(id: string, kind: StateKind): Promise<StateEntry | null> {
   try {
-    return parseExact(await getText(pathOf(id, kind))) as unknown as StateEntry;
+    return await read<StateEntry>(pathOf(id, kind));
   } catch (error) {
     if (error instanceof ApiError && error.code === "state_not_found") return null;
     throw error;
@@ -54,12 +72,6 @@ async function readEntry(id: string, kind: StateKind): Promise<StateEntry | null
 /** Whether both are one write of the state. A cache has no tags, so its data decides. */
 export const isSameWrite = (one: StateEntry | null, other: StateEntry | null): boolean =>
   one === null || other === null ? one === other : one.etag || other.etag ? one.etag === other.etag : same(one.data as Json, other.data as Json);
-
-const page = async <T>(path: string, cursor: string | null): Promise<Page<T>> =>
-  parseExact(await getText(withQuery(path, { limit: 50, cursor }))) as unknown as Page<T>;
-
-export const versionsOf = (id: string): Promise<StateVersion[]> => page<StateVersion>(pathOf(id, "business", "/versions"), null).then(({ items }) => items);
-export const historyPage = (id: string, cursor: string | null): Promise<Page<HistoryEntry>> => page(pathOf(id, "business", "/history"), cursor);
 
 const ifMatch = (entry: StateEntry): Record<string, string> => (entry.etag ? { "if-match": `"${entry.etag}"` } : {});
 
@@ -71,7 +83,7 @@ export interface Draft {
   text: string;
   /** The state that was changed; null if there was none. */
   base: StateEntry | null;
-  /** A time to live such as `1h`; empty to leave it as it is, `never` for none. */
+  /** A time to live such as `1h`; empty to leave it as it is, `-` for none. */
   ttl: string;
   /** What was typed before a conflict was resolved. */
   mine?: string;
@@ -88,7 +100,7 @@ export function setDraft(id: string, kind: StateKind, draft: Draft | null): void
 }
 
 function ttlOf({ ttl, base }: Draft): string | null {
-  if (ttl) return ttl === "never" ? null : ttl;
+  if (ttl) return ttl === "-" ? null : ttl;
   // A write without a time to live would end the present one.
   return base?.expiresAt ? `${Math.max(1, Date.parse(base.expiresAt) - serverNow())}ms` : null;
 }

@@ -17,12 +17,12 @@ interface Props<T> {
   /** The newest ones, read again as they change. */
   newest: Resource<Page<T>>;
   /** Those that are shown and the next older ones. */
-  older: (shown: Page<T>) => Promise<Page<T>>;
-  olderText: string;
+  older?: (shown: Page<T>) => Promise<Page<T>>;
+  olderText?: string;
   fits?: (item: T) => boolean;
   empty: ComponentChildren;
   columns: readonly Column<T>[];
-  href: (item: T) => string;
+  href?: (item: T) => string;
 }
 
 export function PagedList<T extends { id: string }>({ newest, older, olderText, fits = () => true, empty, ...list }: Props<T>) {
@@ -39,7 +39,7 @@ export function PagedList<T extends { id: string }>({ newest, older, olderText, 
         return (
           <Fresh of={snapshot}>
             {items.length > 0 ? <Rows {...list} items={items} /> : empty}
-            {known.nextCursor && (
+            {older && known.nextCursor && (
               <div class="list-end">
                 <ActButton act={async () => setRead(await older(known))}>{olderText}</ActButton>
               </div>
@@ -56,7 +56,7 @@ interface RowsProps<T> {
   class: string;
   items: readonly T[];
   columns: readonly Column<T>[];
-  href: (item: T) => string;
+  href?: (item: T) => string;
 }
 
 function Rows<T extends { id: string }>({ href, ...list }: RowsProps<T>) {
@@ -71,7 +71,7 @@ function Rows<T extends { id: string }>({ href, ...list }: RowsProps<T>) {
     Enter: (event) => {
       const item = items[selected];
       if (event.target instanceof HTMLAnchorElement || event.target instanceof HTMLButtonElement) event.target.click();
-      else if (item) go(href(item));
+      else if (item && href) go(href(item));
     },
   });
   return <LongList {...list} keyOf={({ id }) => id} selected={selected} />;

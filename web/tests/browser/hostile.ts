@@ -60,6 +60,12 @@ describe("hostile", { concurrency: 1 }, () => {
     `/ui/threads/${encodeURIComponent(script)}`,
     `/ui/runs/${encodeURIComponent(script)}`,
     `/ui/runs/${run}`,
+    "/ui/state/h1%2Fplanted",
+    `/ui/state/${encodeURIComponent(hostile)}`,
+    `/ui/state?thread=${encodeURIComponent(script)}`,
+    "/ui/settings",
+    "/ui/settings?view=keys",
+    "/ui/settings?view=audit",
   ];
 
   test("planted scripts, links, escapes and bidi characters are text", async () => {
@@ -71,6 +77,9 @@ describe("hostile", { concurrency: 1 }, () => {
     const { id: call } = await server.call("plain", { text: hostile, [hostile]: { [script]: [hostile] } }, "h1");
     await server.api("PUT", "/api/v1/tools/notes/status", { status: "maintenance", reason: hostile });
     const { runId: run } = await server.api("POST", "/api/v1/threads/talk/messages", { content: `remember ${hostile}` }, { prefer: "wait=5" });
+    await server.api("PUT", "/api/v1/state/contexts/h1%2Fplanted/business", { data: { [hostile]: hostile } });
+    await server.api("POST", "/api/v1/keys", { name: "<b>key</b>", scopes: ["tools:read"] });
+    await server.api("GET", `/api/v1/${encodeURIComponent(script)}`);
     await withPage(server, "/ui/", async ({ page, files, problems }) => {
       for (const path of paths(approval, call, run)) {
         await page.goto(server.url + path);

@@ -140,7 +140,7 @@ async function fillSettings(server: TestServer): Promise<Shown[]> {
         await visible(page.locator(".conflict"));
       },
     },
-    { name: "context-rollback", path: context, act: (page) => page.locator(".version-list button").nth(1).click() },
+    { name: "context-rollback", path: context, act: (page) => page.locator(".past li button").nth(1).click() },
     { name: "context-unknown", path: "/ui/state/talk%2Fcard" },
     { name: "settings", path: "/ui/settings" },
     { name: "settings-reload", path: "/ui/settings?set=1", act: (page) => page.locator(".filters button").click() },

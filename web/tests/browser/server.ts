@@ -1,7 +1,7 @@
 // The real binary with a config of a test, on a free port.
 import { resolve } from "node:path";
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -105,6 +105,14 @@ export class TestServer {
     TestServer.running.delete(this);
     await this.kill();
     rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  readConfig(): string {
+    return readFileSync(`${this.folder}/toolhub.toml`, "utf8");
+  }
+
+  writeConfig(text: string): void {
+    writeFileSync(`${this.folder}/toolhub.toml`, text);
   }
 
   /** A request as the administrator. */

@@ -66,7 +66,7 @@ export function Filters({ filter, isRefusals }: { filter: CallFilter; isRefusals
 }
 
 /** A name or an id. It counts when it is whole: with Enter, or when the field is left. */
-function TextFilter({ name, value, list }: { name: TextName; value: string; list?: string }) {
+export function TextFilter({ name, value, list }: { name: TextName; value: string; list?: string }) {
   const label = texts.value.calls.filterBy[name];
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);

@@ -1,69 +1,58 @@
 // Every value of the config and where it comes from.
 
 import { useState } from "preact/hooks";
-import type { ConfigValue } from "../../api/types.ts";
 import { valueText } from "../../base/json.ts";
-import { rank } from "../../base/match.ts";
-import { useResource } from "../../data/resource.ts";
 import { config, reload } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
-import { type Column, LongList } from "../../ui/long-list.tsx";
+import { PagedList } from "../../ui/paged-list.tsx";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
-import { route, setQuery } from "../../ui/router.ts";
-import { Empty, Loaded } from "../../ui/state.tsx";
-import { ReloadReport, WaitingRestart } from "./reload.tsx";
+import { address, route, setQuery } from "../../ui/router.ts";
+import { isSearched, SearchField } from "../../ui/search-field.tsx";
+import { Empty } from "../../ui/state.tsx";
+import { ReloadReport } from "./reload.tsx";
 
 const oneLine = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
 
 export function Config() {
   const t = texts.value.settings;
-  useResource(config);
-  const [opened, open] = useState<ConfigValue | null>(null);
+  const [isAll, setAll] = useState(true);
   const { query } = route.value;
-  const [words, isOnlySet] = [query.get("q") ?? "", query.get("set") === "1"];
+  const opened = config.data.value?.value.items.find(({ key }) => key === query.get("key"));
+  // With the search, which stays.
+  const href = (item: { key: string }) => address.settings(String(new URLSearchParams({ view: "config", q: query.get("q") ?? "", key: item.key })));
   return (
     <>
       <div class="filters" role="search">
-        <input type="search" aria-label={t.search} placeholder={t.search} value={words} onInput={(event) => setQuery({ q: event.currentTarget.value })} />
+        <SearchField />
         <label class="check">
-          <input type="checkbox" checked={isOnlySet} onChange={(event) => setQuery({ set: event.currentTarget.checked ? "1" : null })} /> {t.onlySet}
+          <input type="checkbox" checked={isAll} onChange={(event) => setAll(event.currentTarget.checked)} /> {t.defaults}
         </label>
-        <ActButton class="primary" act={reload} title={t.reloadText}>
+        <ActButton class="primary" act={reload}>
           {t.reload}
         </ActButton>
       </div>
-      <WaitingRestart />
       <ReloadReport />
-      <Loaded of={config}>
-        {(snapshot) => {
-          const found = snapshot.value.filter((item) => (!isOnlySet || item.source !== "default") && rank(words, item.key, `${oneLine(item.value)} ${item.origin}`) !== null);
-          return (
-            <Fresh of={snapshot}>
-              {found.length > 0 ? <LongList label={t.view.config} class="config-list" items={found} columns={columns(open)} keyOf={({ key }) => key} selected={-1} /> : <Empty title={t.noMatch} />}
-            </Fresh>
-          );
-        }}
-      </Loaded>
+      <PagedList
+        label={t.view.config}
+        class="config-list"
+        newest={config}
+        fits={({ key, value, origin, source }) => (isAll || source !== "default") && isSearched(`${key} ${oneLine(value)} ${origin}`)}
+        empty={<Empty title={t.noMatch} />}
+        href={href}
+        columns={[
+          { name: "key", title: t.key, cell: (item) => <a href={href(item)}><Code text={item.key} /></a> },
+          { name: "value", title: t.value, cell: ({ value }) => <Raw text={oneLine(value)} limit={200} /> },
+          { name: "origin", title: t.origin, cell: ({ source, origin }) => (source === "default" ? <span class="quiet">{t.default}</span> : <Code text={origin} />) },
+        ]}
+      />
       {opened && (
-        <Dialog title={<Code text={opened.key} />} close={() => open(null)}>
+        <Dialog title={<Code text={opened.key} />} close={() => setQuery({ key: null })}>
           <RawBlock text={valueText(opened.value)} label={t.value} />
-          <p class="quiet">
-            {t.origin} <Code text={opened.origin} />
-          </p>
+          <Code text={opened.origin} />
         </Dialog>
       )}
     </>
   );
-}
-
-function columns(open: (item: ConfigValue) => void): Column<ConfigValue>[] {
-  const t = texts.value.settings;
-  return [
-    { name: "key", title: t.key, cell: (item) => <button type="button" class="link" onClick={() => open(item)}><Code text={item.key} /></button> },
-    { name: "value", title: t.value, cell: (item) => <Raw text={oneLine(item.value)} limit={200} /> },
-    { name: "origin", title: t.origin, cell: (item) => (item.source === "default" ? <span class="quiet">{t.default}</span> : <Code text={item.origin} />) },
-  ];
 }

@@ -1,27 +1,27 @@
 // API keys: listed, created, revoked.
 
 import { useState } from "preact/hooks";
-import type { Key } from "../../api/types.ts";
+import type { CreatedKey, Key } from "../../api/types.ts";
 import { serverNow } from "../../base/clock.ts";
 import { keys } from "../../data/facts.ts";
 import { useResource } from "../../data/resource.ts";
-import { session } from "../../data/session.ts";
 import { revokeKey } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
-import { ActButton } from "../../ui/button.tsx";
-import { Dialog } from "../../ui/dialog.tsx";
+import { Command } from "../../ui/button.tsx";
+import { Confirm } from "../../ui/confirm.tsx";
 import { Fresh } from "../../ui/fresh.tsx";
-import { type Column, LongList } from "../../ui/long-list.tsx";
-import { say } from "../../ui/notice.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
+import { Table } from "../../ui/table.tsx";
 import { Ago, Time } from "../../ui/time.tsx";
-import { CreatedKeyCard, NewKeyDialog, createdKey } from "./new-key.tsx";
+import { Names } from "./names.tsx";
+import { NewKey } from "./new-key.tsx";
 
 export function Keys() {
   const t = texts.value.settings;
   useResource(keys);
   const [isMaking, make] = useState(false);
+  const [made, setMade] = useState<CreatedKey | null>(null);
   const [asked, ask] = useState<Key | null>(null);
   return (
     <>
@@ -30,67 +30,74 @@ export function Keys() {
           {t.newKey}
         </button>
       </div>
-      {createdKey.value && <CreatedKeyCard made={createdKey.value} />}
+      {made && (
+        <div class="callout good" role="status">
+          <div>
+            <p>
+              <Code text={made.name} /> {t.once}
+            </p>
+            <Command text={made.key} />
+          </div>
+        </div>
+      )}
       <Loaded of={keys}>
-        {(snapshot) => (
-          <Fresh of={snapshot}>
-            {snapshot.value.length > 0 ? (
-              <LongList label={t.keys} class="key-list" items={snapshot.value} columns={columns(ask)} keyOf={({ id }) => id} selected={-1} />
-            ) : (
-              <Empty title={t.noKeys} text={t.noKeysText} command="toolhub keys create NAME --scope tools:read" />
-            )}
-          </Fresh>
-        )}
+        {(snapshot) =>
+          snapshot.value.length === 0 ? (
+            <Empty title={t.noKeys} command="toolhub keys create NAME --scope tools:read" />
+          ) : (
+            <Fresh of={snapshot}>
+              <Table label={t.view.keys} heads={[t.name, t.scopes, t.tenant, t.expires, t.used, <span class="hidden">{t.revoke}</span>]}>
+                {snapshot.value.map((key) => (
+                  <tr key={key.id}>
+                    <td>
+                      <Raw text={key.name} limit={128} />
+                    </td>
+                    <td>
+                      <Names of={key.scopes} />
+                    </td>
+                    <td>
+                      <Raw text={key.tenant} limit={64} />
+                    </td>
+                    <td>
+                      {key.expiresAt && (
+                        <span class={Date.parse(key.expiresAt) < serverNow() ? "bad" : ""}>
+                          {Date.parse(key.expiresAt) < serverNow() && t.expired} <Time at={key.expiresAt} />
+                        </span>
+                      )}
+                    </td>
+                    <td>{key.lastUsedAt && <Ago at={key.lastUsedAt} />}</td>
+                    <td class="right">
+                      {key.origin === "config" ? (
+                        <span class="quiet">{t.inConfig}</span>
+                      ) : (
+                        <button type="button" class="danger" onClick={() => ask(key)}>
+                          {t.revoke}
+                        </button>
+                      )}
+                    </td>
+                  </tr>
+                ))}
+              </Table>
+            </Fresh>
+          )
+        }
       </Loaded>
-      {isMaking && <NewKeyDialog close={() => make(false)} />}
-      {asked && <Revoke asked={asked} close={() => ask(null)} />}
+      {isMaking && (
+        <NewKey
+          close={() => make(false)}
+          done={(key) => {
+            setMade(key);
+            void keys.read();
+          }}
+        />
+      )}
+      {asked && (
+        <Confirm title={t.revokeAsk} word={t.revoke} close={() => ask(null)} act={() => revokeKey(asked.id).then(() => keys.read())}>
+          <p>
+            <Code text={asked.name} limit={128} /> {t.revokeText}
+          </p>
+        </Confirm>
+      )}
     </>
   );
-}
-
-function Revoke({ asked, close }: { asked: Key; close: () => void }) {
-  const t = texts.value.settings;
-  const act = async () => {
-    await revokeKey(asked.id);
-    say(t.revoked);
-    close();
-    void keys.read();
-  };
-  return (
-    <Dialog title={t.revokeAsk} close={close}>
-      <div class="form">
-        <p>
-          <Code text={asked.name} limit={128} />
-        </p>
-        <p class="quiet">{t.revokeText}</p>
-        <div class="dialog-actions">
-          <button type="button" autofocus onClick={close}>
-            {texts.value.common.cancel}
-          </button>
-          <ActButton class="primary danger" act={act}>
-            {t.revokeNow}
-          </ActButton>
-        </div>
-      </div>
-    </Dialog>
-  );
-}
-
-function columns(ask: (key: Key) => void): Column<Key>[] {
-  const t = texts.value.settings;
-  const current = session.value;
-  const own = current.state === "in" && !current.session.local ? current.session.caller : null;
-  return [
-    { name: "name", title: t.name, cell: (key) => <><Raw text={key.name} limit={128} /> {key.name === own && <span class="tag">{t.yours}</span>}</> },
-    { name: "scopes", title: t.scopes, cell: ({ scopes }) => <span title={scopes.join(" ")} data-raw>{scopes.join(" ")}</span> },
-    { name: "tenant", title: t.tenant, cell: ({ tenant }) => <Raw text={tenant} limit={64} /> },
-    {
-      name: "expires",
-      title: t.expires,
-      cell: ({ expiresAt }) => (!expiresAt ? <span class="quiet">{t.never}</span> : Date.parse(expiresAt) < serverNow() ? <span class="bad">{t.expired}</span> : <Time at={expiresAt} />),
-    },
-    { name: "made", title: t.made, cell: ({ createdAt }) => (createdAt ? <Time at={createdAt} /> : <span class="quiet">{t.inConfig}</span>) },
-    { name: "used", title: t.used, cell: ({ lastUsedAt }) => (lastUsedAt ? <Ago at={lastUsedAt} /> : <span class="quiet">{t.unused}</span>) },
-    { name: "revoke", title: <span class="hidden">{t.revokeNow}</span>, cell: (key) => key.origin === "store" && <button type="button" class="danger" onClick={() => ask(key)}>{t.revoke}</button> },
-  ];
 }

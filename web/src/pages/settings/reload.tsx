@@ -1,76 +1,51 @@
 // What a reload did: what changed, what waits for a restart, or what is wrong with the file and where.
 
+import type { ReloadReport as Report } from "../../api/types.ts";
 import { lastReload } from "../../data/settings.ts";
 import { waitingRestart } from "../../data/restarts.ts";
 import { texts } from "../../i18n/index.ts";
-import { Icon } from "../../ui/icon.tsx";
 import { Failure } from "../../ui/notice.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { Time } from "../../ui/time.tsx";
-import { Row } from "../tools/why.tsx";
+import { Names } from "./names.tsx";
 
 const parts = ["added", "replaced", "removed", "sections", "needsRestart"] as const;
-
-const Names = ({ of }: { of: readonly string[] }) => <>{of.slice(0, 100).map((name) => <span key={name} class="spaced"><Code text={name} /></span>)}</>;
 
 export function ReloadReport() {
   const t = texts.value.settings;
   const last = lastReload.value;
-  if (!last) return null;
-  if ("error" in last) {
+  const waiting = waitingRestart.value;
+  if (last?.error) {
     return (
       <div class="callout bad reload" role="alert">
-        <Icon name="warning" />
-        <div class="grow">
-          <p>
-            <strong>{t.notReloaded}</strong> <Time at={last.at} />
-          </p>
+        <div>
+          <b>{t.notReloaded}</b> <Time at={last.at} />
           <p>
             <Failure error={last.error} />
           </p>
-          <ol class="problems">
-            {last.problems.map((problem, index) => (
-              <li key={index}>
-                <Code text={problem.place} /> <Raw text={problem.detail} limit={1000} />
-                {problem.hint && <> · <Raw text={problem.hint} limit={1000} /></>}
-              </li>
-            ))}
-          </ol>
+          {last.problems.map((problem, index) => (
+            <p key={index}>
+              <Code text={problem.place} /> <Raw text={problem.detail} limit={1000} /> · <Raw text={problem.hint ?? ""} limit={1000} />
+            </p>
+          ))}
         </div>
       </div>
     );
   }
-  const changed = parts.filter((part) => last.report[part].length > 0);
+  // Changes that wait from an earlier reload; the report of this one names its own.
+  const report: Partial<Report> | null | undefined = last?.report ?? (waiting && { needsRestart: waiting.settings });
+  if (!report) return null;
+  const changed = parts.filter((part) => report[part]?.length);
   return (
-    <div class="callout good reload" role="status">
-      <Icon name="check" />
-      <div class="grow">
-        <p>
-          <strong>{t.reloaded}</strong> <Time at={last.at} /> {changed.length === 0 && t.nothingChanged}
-        </p>
-        <dl class="facts">
-          {changed.map((part) => (
-            <Row key={part} name={t.changes[part]}>
-              <Names of={last.report[part]} />
-            </Row>
-          ))}
-        </dl>
+    <div class={last ? "callout good reload" : "callout warn reload"} role="status">
+      <div>
+        {last && <><b>{t.reloaded}</b> <Time at={last.at} /></>} {changed.length === 0 && t.nothingChanged}
+        {changed.map((part) => (
+          <p key={part}>
+            {t.changes[part]} <Names of={report[part] ?? []} />
+          </p>
+        ))}
       </div>
     </div>
-  );
-}
-
-export function WaitingRestart() {
-  const last = lastReload.value;
-  const waiting = waitingRestart.value;
-  // The report of the last reload says it, too.
-  if (!waiting || (last && "report" in last)) return null;
-  return (
-    <p class="callout warn">
-      <Icon name="info" />
-      <span>
-        {texts.value.settings.waiting} <Names of={waiting.settings} />
-      </span>
-    </p>
   );
 }

@@ -15,25 +15,24 @@ import { Keys } from "./keys.tsx";
 
 const views = { config: Config, keys: Keys, audit: Audit, backups: Backups, about: About } satisfies Record<string, () => ComponentChildren>;
 type View = keyof typeof views;
-
-const isView = (name: string | null): name is View => name !== null && Object.hasOwn(views, name);
+const names = Object.keys(views) as View[];
 
 export function SettingsPage() {
-  const t = texts.value.settings;
-  const asked = route.value.query.get("view");
+  const t = texts.value;
   const isAdmin = may("admin");
-  const view: View = isView(asked) ? asked : isAdmin ? "config" : "about";
+  const asked = route.value.query.get("view");
+  const view = names.find((name) => name === asked) ?? (isAdmin ? "config" : "about");
+  const shown = names.filter((name) => isAdmin || name === "about" || name === view);
   const Part = views[view];
-  const shown = (Object.keys(views) as View[]).filter((name) => isAdmin || name === "about" || name === view);
   return (
-    <section class={view === "backups" || view === "about" ? "page" : "page fill"}>
+    <section class={view === "config" || view === "audit" ? "page fill" : "page"}>
       <div class="page-head">
-        <h1>{t.title}</h1>
+        <h1>{t.nav.settings}</h1>
         <button type="button" onClick={() => (openDialog.value = "preferences")}>
-          {t.display}
+          {t.preferences.title}
         </button>
       </div>
-      <Tabs label={t.views} current={view} tabs={shown.map((name) => ({ name, title: t.view[name], href: address.settings(`view=${name}`) }))} />
+      <Tabs label={t.nav.settings} current={view} tabs={shown.map((name) => ({ name, title: t.settings.view[name], href: address.settings(`view=${name}`) }))} />
       {view === "about" ? <Part /> : <NeedsScope scope="admin">{() => <Part key={view} />}</NeedsScope>}
     </section>
   );

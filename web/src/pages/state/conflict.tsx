@@ -7,12 +7,12 @@ import { mergeJson } from "../../base/merge.ts";
 import type { Draft } from "../../data/state.ts";
 import { texts } from "../../i18n/index.ts";
 import { Diff } from "../../ui/diff.tsx";
-import { Icon } from "../../ui/icon.tsx";
 import { Code, RawBlock } from "../../ui/raw.tsx";
 
 interface Props {
   draft: Draft;
   parsed: Parsed;
+  /** Theirs; null if they deleted it. */
   current: StateEntry | null;
   change: (next: Partial<Draft>) => void;
 }
@@ -20,29 +20,23 @@ interface Props {
 export function Conflict({ draft, parsed, current, change }: Props) {
   const t = texts.value.contexts;
   const base = (draft.base?.data ?? {}) as Json;
-  const merged = "value" in parsed && current ? mergeJson(base, parsed.value, current.data as Json) : null;
   const before = pretty(base);
+  const merged = "value" in parsed && current ? mergeJson(base, parsed.value, current.data as Json) : null;
+  const goOn = (text: string) => change({ text, base: current, mine: draft.text });
   return (
-    <div class="conflict" role="alert">
-      <p class="callout warn">
-        <Icon name="warning" />
-        <span>
-          <strong>{current ? t.conflict : t.conflictDeleted}.</strong> {t.conflictText}
-        </span>
-      </p>
+    <div class="stack conflict" role="alert">
+      <p class="callout warn">{current ? t.conflict : t.conflictDeleted}</p>
       <div class="three">
         <div>
-          <h3>{t.base}{draft.base && ` (${draft.base.version})`}</h3>
+          <h2>{t.base}</h2>
           <RawBlock text={before} label={t.base} />
         </div>
-        {current && (
-          <div data-side="theirs">
-            <h3>{t.theirs} ({current.version})</h3>
-            <Diff before={before} after={pretty(current.data)} />
-          </div>
-        )}
-        <div data-side="mine">
-          <h3>{t.mine}</h3>
+        <div>
+          <h2>{t.theirs}</h2>
+          <Diff before={before} after={current ? pretty(current.data) : ""} />
+        </div>
+        <div>
+          <h2>{t.mine}</h2>
           <Diff before={before} after={"value" in parsed ? pretty(parsed.value) : draft.text} />
         </div>
       </div>
@@ -52,21 +46,9 @@ export function Conflict({ draft, parsed, current, change }: Props) {
         </p>
       )}
       <div class="answers">
-        {current && (
-          <button type="button" onClick={() => change({ text: pretty(current.data), base: current, mine: draft.text })}>
-            {t.useTheirs}
-          </button>
-        )}
-        {merged && (
-          <button type="button" class="primary" onClick={() => change({ text: pretty(merged.value), base: current, mine: draft.text })}>
-            {t.useMine}
-          </button>
-        )}
-        {!current && (
-          <button type="button" class="primary" onClick={() => change({ base: null })}>
-            {t.createMine}
-          </button>
-        )}
+        {current && <button type="button" onClick={() => goOn(pretty(current.data))}>{t.useTheirs}</button>}
+        {merged && <button type="button" class="primary" onClick={() => goOn(pretty(merged.value))}>{t.useMine}</button>}
+        {!current && <button type="button" class="primary" onClick={() => goOn(draft.text)}>{t.createMine}</button>}
       </div>
     </div>
   );

@@ -1,105 +1,96 @@
 // One context: the state of each kind, its versions and its history.
 
 import { useMemo } from "preact/hooks";
-import type { ContextInfo, StateKind } from "../../api/types.ts";
-import { useResource } from "../../data/resource.ts";
-import { contextOf, contextsOf, draftOf, entryOf, stateKinds } from "../../data/state.ts";
+import type { StateKind } from "../../api/types.ts";
 import { closest } from "../../base/match.ts";
+import { useResource } from "../../data/resource.ts";
+import { contextsOf, draftOf, entryOf, neighboursOf, stateKinds } from "../../data/state.ts";
 import { texts } from "../../i18n/index.ts";
 import { CopyButton } from "../../ui/button.tsx";
 import { Fresh } from "../../ui/fresh.tsx";
 import { NeedsScope } from "../../ui/needs-scope.tsx";
-import { Code } from "../../ui/raw.tsx";
+import { Code, Raw } from "../../ui/raw.tsx";
 import { address, route } from "../../ui/router.ts";
 import { Loaded } from "../../ui/state.tsx";
 import { Tabs } from "../../ui/tabs.tsx";
 import { NotFound, Suggestions } from "../unknown.tsx";
 import { EntryView } from "./entry.tsx";
-import { History } from "./history.tsx";
-import { Versions } from "./versions.tsx";
+import { Past } from "./past.tsx";
 
 export function ContextPage({ id }: { id: string }) {
   return (
     <section class="page">
+      <p class="crumbs">
+        <a href={address.state()}>{texts.value.nav.state}</a>
+      </p>
       <NeedsScope scope="state:read">{() => <Context id={id} />}</NeedsScope>
     </section>
   );
 }
 
 function Context({ id }: { id: string }) {
-  const t = texts.value;
-  const resource = useMemo(() => contextOf(id), []);
+  const t = texts.value.contexts;
+  const resource = useMemo(() => neighboursOf(id), []);
   useResource(resource);
-  const asked = stateKinds.find((kind) => kind === route.value.query.get("kind"));
-  // What a person was typing is shown also after the context is gone.
-  const draftKind = stateKinds.find((kind) => draftOf(id, kind));
+  const error = resource.error.value;
+  // An id that cannot be one names nothing.
+  if (error?.status === 422) return <Unknown id={id} why={error.message} />;
   return (
     <Loaded of={resource}>
       {(snapshot) => {
-        const info = snapshot.value;
-        const kind = asked ?? draftKind ?? stateKinds.find((name) => info?.kinds[name]) ?? "business";
-        if (!info && !draftKind) return <Unknown id={id} />;
+        const info = snapshot.value.items.find((context) => context.id === id);
+        const asked = route.value.query.get("kind");
+        const current = stateKinds.find((kind) => kind === asked) ?? stateKinds.find((kind) => info?.kinds[kind] || draftOf(id, kind)) ?? "business";
+        const shown = stateKinds.filter((kind) => info?.kinds[kind] || kind === current);
         return (
-          <>
-            <p class="crumbs">
-              <a href={address.state()}>{t.contexts.title}</a>
-            </p>
-            <div>
+          <Fresh of={snapshot}>
+            <div class="stack">
               <h1 class="tool-name">
                 <Code text={id} limit={260} /> <CopyButton text={id} />
               </h1>
               {info?.threadId && (
-                <p class="quiet">
-                  {t.contexts.thread} <a href={address.thread(info.threadId)}><Code text={info.threadId} limit={128} /></a>
-                </p>
+                <div>
+                  {texts.value.calls.thread} <a href={address.thread(info.threadId)}><Code text={info.threadId} limit={128} /></a>
+                </div>
               )}
+              <Tabs label={t.kinds} current={current} tabs={shown.map((kind) => ({ name: kind, title: t.kind[kind], href: address.context(id, `kind=${kind}`) }))} />
+              <Entry key={current} id={id} kind={current} isKnown={info !== undefined} />
             </div>
-            <Kinds id={id} info={info} current={kind} />
-            <Fresh of={snapshot}><Entry key={kind} id={id} kind={kind} /></Fresh>
-          </>
+          </Fresh>
         );
       }}
     </Loaded>
   );
 }
 
-function Kinds({ id, info, current }: { id: string; info: ContextInfo | null; current: StateKind }) {
-  const t = texts.value.contexts;
-  const shown = stateKinds.filter((kind) => info?.kinds[kind] || kind === current);
-  return <Tabs label={t.kinds} current={current} tabs={shown.map((kind) => ({ name: kind, title: t.kind[kind], href: address.context(id, `kind=${kind}`) }))} />;
-}
-
-function Entry({ id, kind }: { id: string; kind: StateKind }) {
+function Entry({ id, kind, isKnown }: { id: string; kind: StateKind; isKnown: boolean }) {
   const resource = useMemo(() => entryOf(id, kind), []);
   useResource(resource);
-  const reread = () => resource.read();
   return (
     <Loaded of={resource}>
-      {({ value }) => (
-        <div class="columns">
-          <EntryView id={id} kind={kind} entry={value} reread={reread} />
-          {kind === "business" && value && (
-            <div class="stack">
-              <Versions entry={value} reread={reread} />
-              <History entry={value} />
-            </div>
-          )}
-        </div>
-      )}
+      {({ value: { entry, versions, history } }) =>
+        // What was typed is shown also after the state is gone.
+        entry || isKnown || draftOf(id, kind) ? (
+          <div class="columns">
+            <EntryView id={id} kind={kind} entry={entry} reread={() => resource.read()} />
+            {kind === "business" && entry && <Past entry={entry} versions={versions} history={history} reread={() => resource.read()} />}
+          </div>
+        ) : (
+          <Unknown id={id} why="" />
+        )
+      }
     </Loaded>
   );
 }
 
-function Unknown({ id }: { id: string }) {
-  const t = texts.value.contexts;
+function Unknown({ id, why }: { id: string; why: string }) {
+  const t = texts.value;
   const all = useMemo(() => contextsOf("", ""), []);
   useResource(all);
-  const names = (all.data.value?.value ?? []).map((context) => context.id);
+  const names = (all.data.value?.value.items ?? []).map((context) => context.id);
   return (
-    <NotFound title={t.unknown} back={{ href: address.state(), name: t.title, isRaw: false }}>
-      <p>
-        {t.unknownText} <Code text={id} limit={260} />
-      </p>
+    <NotFound title={t.contexts.unknown} back={{ href: address.state(), name: t.nav.state, isRaw: false }}>
+      <p>{why ? <Raw text={why} /> : t.contexts.unknownText}</p>
       <Suggestions links={closest(id, names).map((name) => ({ href: address.context(name), name, isRaw: true }))} />
     </NotFound>
   );

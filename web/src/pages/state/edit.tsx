@@ -8,12 +8,11 @@ import { type Json, pretty } from "../../base/json.ts";
 import { may } from "../../data/session.ts";
 import { type Draft, isSameWrite, saveState, setDraft } from "../../data/state.ts";
 import { texts } from "../../i18n/index.ts";
-import { Dialog } from "../../ui/dialog.tsx";
+import { Confirm } from "../../ui/confirm.tsx";
 import { Diff } from "../../ui/diff.tsx";
 import { Failure, say } from "../../ui/notice.tsx";
 import { Conflict } from "./conflict.tsx";
 import { JsonField } from "./json-field.tsx";
-import { TimeToLive } from "./ttl.tsx";
 
 interface Props {
   id: string;
@@ -31,16 +30,17 @@ export function Edit({ id, kind, draft, current, reread }: Props) {
   const [error, setError] = useState<ApiError | null>(null);
   const change = (next: Partial<Draft>) => (setError(null), setDraft(id, kind, { ...draft, ...next }));
   const parsed = parseMembers(draft.text);
-  const isConflict = !isSameWrite(draft.base, current);
+  const isConflict = !isBusy && !isSameWrite(draft.base, current);
   const save = async (data: Json) => {
     setBusy(true);
     setError(null);
     try {
       const isSaved = await saveState(id, kind, draft, data);
-      if (isSaved) say(t.saved(draft.base?.version ?? 0));
       // Read first: the old data must not be seen after the new.
       await reread();
-      if (isSaved) setDraft(id, kind, null);
+      if (!isSaved) return;
+      setDraft(id, kind, null);
+      say(t.saved);
     } catch (failure) {
       setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
     } finally {
@@ -48,17 +48,16 @@ export function Edit({ id, kind, draft, current, reread }: Props) {
     }
   };
   const before = draft.base ? pretty(draft.base.data) : "";
+  const discard = () => setDraft(id, kind, null);
   return (
     <div class="form">
-      {isConflict && !isBusy && <Conflict draft={draft} parsed={parsed} current={current} change={change} />}
+      {isConflict && <Conflict draft={draft} parsed={parsed} current={current} change={change} />}
       <JsonField text={draft.text} parsed={parsed} change={(text) => change({ text })} />
-      <TimeToLive draft={draft} kind={kind} change={(ttl) => change({ ttl })} />
-      {"value" in parsed && !isConflict && (
-        <div>
-          <h3>{t.willChange}</h3>
-          <Diff before={before} after={pretty(parsed.value)} />
-        </div>
-      )}
+      <label>
+        {t.ttl}
+        <input type="text" name="ttl" placeholder={t.ttlText} autocomplete="off" value={draft.ttl} onInput={(event) => change({ ttl: event.currentTarget.value.trim() })} />
+      </label>
+      {"value" in parsed && !isConflict && <Diff before={before} after={pretty(parsed.value)} />}
       {error && (
         <p class="error-text" role="alert">
           <Failure error={error} />
@@ -73,22 +72,11 @@ export function Edit({ id, kind, draft, current, reread }: Props) {
             {t.back}
           </button>
         )}
-        <button type="button" disabled={isBusy} onClick={() => (draft.text === before && !draft.ttl ? setDraft(id, kind, null) : ask(true))}>
+        <button type="button" disabled={isBusy} onClick={() => (draft.text === before && !draft.ttl ? discard() : ask(true))}>
           {t.discard}
         </button>
       </div>
-      {isAsking && (
-        <Dialog title={t.discardAsk} close={() => ask(false)}>
-          <div class="dialog-actions">
-            <button type="button" autofocus onClick={() => ask(false)}>
-              {texts.value.common.back}
-            </button>
-            <button type="button" class="primary danger" onClick={() => setDraft(id, kind, null)}>
-              {t.discard}
-            </button>
-          </div>
-        </Dialog>
-      )}
+      {isAsking && <Confirm title={t.discardAsk} word={t.discard} close={() => ask(false)} act={async () => discard()} />}
     </div>
   );
 }
