@@ -34,6 +34,7 @@ export function Dependencies({ tool }: { tool: Tool }) {
                 {neededBy.length === 0 ? <p class="quiet">{t.neededByNone}</p> : <Links names={neededBy.map(({ to }) => to)} />}
               </section>
             </div>
+            <p class="more-button"><a href={address.graph(`tool=${tool.name}`)}>{texts.value.nav.graph}</a></p>
           </Fresh>
         );
       }}
