@@ -12,7 +12,7 @@ import { Status } from "./status.tsx";
 const margin = 16;
 const zooms = [0.4, 0.6, 0.8, 1, 1.3];
 const characterWidth = 7.6;
-const widthOf = (name: string): number => Math.max(136, Math.min(360, Math.ceil(name.length * characterWidth) + 22));
+const widthOf = (name: string): number => Math.max(136, Math.ceil(name.length * characterWidth) + 22);
 
 export function Drawing({ nodes, edges, chosen }: { nodes: readonly GraphNode[]; edges: readonly Edge[]; chosen: string }) {
   const t = texts.value.dependencies;
