@@ -57,7 +57,7 @@ export function Drawing({ nodes, edges, chosen }: { nodes: readonly GraphNode[];
         <ul class="legend">
           {(["all", "any", "sequence"] as const).map((kind) => (
             <li key={kind}>
-              <svg class={`edge ${kind}`} viewBox="0 0 36 6" aria-hidden="true"><path d="M0 3H36" /></svg> {t.kinds[kind]}
+              <svg class={`edge ${kind}`} viewBox="0 0 36 6" aria-hidden="true"><path d="M0 3H36" /></svg> {t.kinds[kind].replace(/[:：]/, "")}
             </li>
           ))}
           {edges.some(({ met }) => met != null) && <li>✓ {t.met} ✗ {t.missing}</li>}

@@ -104,6 +104,7 @@ function Logs({ name }: { name: string }) {
         {(snapshot) => (
           <Fresh of={snapshot}>
             <div class="block log" tabIndex={0} role="group" aria-label={t.logs}>
+              {snapshot.value.length === 0 && "–"}
               {snapshot.value.map((line, index) => <div key={index}><Code text={line} limit={2000} /></div>)}
             </div>
           </Fresh>
