@@ -38,6 +38,8 @@ test("a difference names removed and added lines and leaves the rest", () => {
   const lines = diffLines("a\nb\nc\nd", "a\nx\nc\nd\ne").map(({ kind, text }) => `${kind[0]}${text}`);
   assert.deepEqual(lines, ["sa", "rb", "ax", "sc", "sd", "ae"]);
   assert.deepEqual(diffLines("same", "same"), [{ kind: "same", text: "same" }]);
+  // A text without characters has no lines: nothing is removed from it.
+  assert.deepEqual(diffLines("", "new"), [{ kind: "added", text: "new" }]);
   // Too large to compare line by line: shown as replaced, in time.
   const many = (text: string) => Array.from({ length: 5000 }, (_, index) => `${text}${index}`).join("\n");
   assert.equal(diffLines(many("a"), many("b")).length, 10_000);

@@ -747,6 +747,8 @@ export interface components {
              * @description The index of its dependency group; all groups must be satisfied.
              */
             group: number;
+            /** @description Whether its success is not missing in the thread: it is there, or another tool's is enough. Absent without a thread. */
+            met?: boolean | null;
             /**
              * @description Whether all tools of the group must succeed, any of them, or all in this order.
              * @enum {string}

@@ -9,7 +9,8 @@ export interface DiffLine {
 const maxPairs = 4_000_000;
 
 export function diffLines(before: string, after: string): DiffLine[] {
-  const [a, b] = [before.split("\n"), after.split("\n")];
+  // A text without characters has no lines.
+  const [a, b] = [before ? before.split("\n") : [], after ? after.split("\n") : []];
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let end = 0;

@@ -1,7 +1,7 @@
 // What the overview knows beside tools and approvals: runs, servers, nodes, keys, dropped records, waiting restarts.
 
 import { get, getAll, getText, post, segment, withQuery } from "../api/client.ts";
-import type { HubEvent, Info, Key, McpServer, Node, Page, Run } from "../api/types.ts";
+import type { HubEvent, Info, Key, McpServer, Node, NodeReload, Page, Run } from "../api/types.ts";
 import { Resource } from "./resource.ts";
 
 const day = 86_400_000;
@@ -49,5 +49,5 @@ export function readDropped(metrics: string): Dropped {
 export const dropped = new Resource<Dropped>(async () => readDropped(await getText("/metrics")), { changes: is("store.lost"), everyMs: 60_000 });
 
 export const restartServer = (name: string): Promise<void> => post(`/api/v1/mcp-servers/${segment(name)}/restart`);
-export const reloadNodes = (): Promise<void> => post("/api/v1/nodes/reload");
+export const reloadNodes = (): Promise<{ nodes: NodeReload[] }> => post("/api/v1/nodes/reload");
 export const acceptClock = (): Promise<void> => post("/api/v1/clock/accept");

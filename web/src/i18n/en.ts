@@ -360,6 +360,8 @@ export const en = {
     neededByNone: "No tool waits for it.",
     kinds: { all: "all of", any: "any of", sequence: "in this order:" },
     within: (time: string) => `within ${time}`,
+    met: "met",
+    missing: "missing",
   },
   tryIt,
   calls,

@@ -358,6 +358,8 @@ export const zh: Messages = {
     neededByNone: "没有工具等待它。",
     kinds: { all: "全部：", any: "任一：", sequence: "按此顺序：" },
     within: (time) => `${time} 之内`,
+    met: "已满足",
+    missing: "未满足",
   },
   tryIt,
   calls,

@@ -4,7 +4,7 @@ import type { ApprovalState, CallStatus, RunStatus, ToolStatus } from "../api/ty
 import { texts } from "../i18n/index.ts";
 import { Icon, type IconName } from "./icon.tsx";
 
-type Tone = "good" | "bad" | "warn" | "info" | "off";
+export type Tone = "good" | "bad" | "warn" | "info" | "off";
 
 export function Badge({ icon, tone, word }: { icon: IconName; tone: Tone; word: string }) {
   return (

@@ -66,6 +66,8 @@ describe("connection", { concurrency: 1 }, () => {
     await Promise.all(pages.map((page) => visible(page.getByText("No approvals are waiting"))));
     await server.ask("dangerous", { folder: "/tmp/x" }, "tabs");
     await Promise.all(pages.map((page) => visible(page.locator(".approval-list", { hasText: "tabs" }))));
+    const requests = (await (await fetch(`${server.url}/metrics`)).text()).match(/^toolhub_http_requests_total\{[^\n]*route="\/api\/v1\/events"[^\n]*\} (\d+)$/m);
+    assert.equal(requests?.[1], "1", "one stream for all tabs");
     // An eleventh request would wait for ever if each tab had a stream of its own.
     const last = pages[9]!;
     await last.locator(".approval-list a").click();

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { visible, withPage } from "./browser.ts";
+import { changeDefinition, mcpConfig } from "./pages.ts";
 import { TestServer } from "./server.ts";
 
 const script = `<img src=x onerror="alert(1)"><script>alert(2)</script>`;
@@ -26,11 +27,16 @@ describe("hostile", { concurrency: 1 }, () => {
   [tools.mirror.parameters.properties.${quoted("<i>name</i>")}]
   type = "string"
   description = ${quoted(hostile)}
+  [tools.gate]
+  command = "cat"
+  depends_on = ["mirror"]
   [tools.plain]
   command = "cat"
   description = ${quoted("x".repeat(100_000))}
+  ${mcpConfig}
   `;
     server = await TestServer.start({ config });
+    await changeDefinition(server, hostile);
   });
   after(() => server.stop());
 
@@ -41,6 +47,12 @@ describe("hostile", { concurrency: 1 }, () => {
     "/ui/tools/mirror?tab=schema",
     "/ui/tools/mirror?tab=try",
     "/ui/tools/plain",
+    "/ui/mcp-servers/files",
+    `/ui/mcp-servers/${encodeURIComponent(script)}`,
+    `/ui/graph?tool=${encodeURIComponent(hostile)}`,
+    `/ui/graph?thread=${encodeURIComponent(script)}`,
+    "/ui/graph?tool=gate&view=list",
+    "/ui/nodes",
     "/ui/tools/plain?tab=schema",
     `/ui/calls/${call}`,
     `/ui/tools/plain?tab=try&call=${call}`,

@@ -1,4 +1,5 @@
 // Every page with something on it, for tests that look at all of them.
+import { writeFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { visible } from "./browser.ts";
 import { type TestServer, until } from "./server.ts";
@@ -10,8 +11,38 @@ export interface Shown {
   act?: (page: Page) => Promise<void>;
 }
 
-/** A tool whose schema has each kind of field; `fill` needs it. */
+/** An MCP server that is a program of its own. */
+export const mcpConfig = `
+[mcp_servers.files]
+command = ${JSON.stringify(process.execPath)}
+args = [${JSON.stringify(new URL("./mcp-server.ts", import.meta.url).pathname)}]
+`;
+
+/** Lets the MCP server come back with another definition. */
+export async function changeDefinition(server: TestServer, description: string): Promise<void> {
+  const counts = async () => (await server.api("GET", "/api/v1/mcp-servers")).items[0].toolCounts;
+  await until("the MCP server to connect", async () => (await counts()).registered === 2);
+  writeFileSync(`${server.folder}/description.txt`, description);
+  await server.api("POST", "/api/v1/mcp-servers/files/restart");
+  await until("the change to wait", async () => (await counts()).pendingApproval === 1);
+}
+
+/** Dependencies of each kind. */
+export const graphConfig = `
+[tools.either]
+command = "cat"
+depends_on = { any = ["clock", "calculator"] }
+[tools.in_order]
+command = "cat"
+depends_on = { sequence = ["clock", "either"], all = ["report"], within = "10m" }
+`;
+
+/** A tool whose schema has each kind of field, and more that `fill` needs. */
 export const richConfig = `
+${mcpConfig}
+[mcp_servers.lost]
+command = "/bin/false"
+${graphConfig}
 [tools.order]
 command = "cat"
 description = "Places an order"
@@ -52,8 +83,18 @@ export async function fill(server: TestServer): Promise<Shown[]> {
   const long = await server.ask("dangerous", { folder: `/tmp/${"long/".repeat(200)}` }, "t3");
   const waiting = await server.ask("dangerous", { folder: "/var/cache/builds" }, "talk");
   const threads = await fillThreads(server);
+  await changeDefinition(server, "Reads a file, and sends it to the vendor.");
   return [
     ...threads,
+    { name: "graph", path: "/ui/graph" },
+    { name: "graph-thread", path: "/ui/graph?thread=t1&tool=in_order" },
+    { name: "graph-list", path: "/ui/graph?thread=t1&view=list" },
+    { name: "graph-unknown", path: "/ui/graph?tool=repor" },
+    { name: "servers", path: "/ui/mcp-servers" },
+    { name: "server", path: "/ui/mcp-servers/files" },
+    { name: "server-approve", path: "/ui/mcp-servers/files", act: (page) => page.locator(".changes article button").first().click() },
+    { name: "server-unknown", path: "/ui/mcp-servers/fils" },
+    { name: "nodes", path: "/ui/nodes", act: (page) => page.locator(".page-head button").click().then(() => visible(page.locator("main [role=status]"))) },
     { name: "overview", path: "/ui/" },
     { name: "tools", path: "/ui/tools" },
     { name: "tools-empty", path: "/ui/tools?q=nothing-like-this" },

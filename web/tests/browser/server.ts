@@ -8,12 +8,14 @@ import { tmpdir } from "node:os";
 
 export const binary = resolve(process.env.TOOLHUB_BIN ?? new URL("../../../target/ci/toolhub", import.meta.url).pathname);
 
-/** Tools that every test has; more of them stand behind. */
-const baseConfig = `
+const ownStore = `
 [store]
 backend = "sqlite"
 path = "toolhub.db"
+`;
 
+/** Tools that every test has; more of them stand behind. */
+const baseConfig = `
 [status]
 failure_threshold = 3
 failure_duration = "3s"
@@ -39,6 +41,8 @@ builtin = "dangerous"
 
 export interface Options {
   config?: string;
+  /** The section of the store, instead of one of the server's own. */
+  store?: string;
   /** Keys mode, with one key for administrators. */
   keys?: boolean;
   publicUrl?: string;
@@ -48,7 +52,7 @@ export class TestServer {
   url = "";
   /** The key of the administrator; empty in local mode. */
   adminKey = "";
-  private readonly folder = mkdtempSync(`${tmpdir()}/toolhub-browser-`);
+  readonly folder = mkdtempSync(`${tmpdir()}/toolhub-browser-`);
   port = 0;
   private child: ChildProcess | null = null;
   private static readonly running = new Set<TestServer>();
@@ -62,7 +66,7 @@ export class TestServer {
     const server = new TestServer();
     server.port = await freePort();
     server.url = `http://127.0.0.1:${server.port}`;
-    let config = baseConfig + (options.config ?? "");
+    let config = (options.store ?? ownStore) + baseConfig + (options.config ?? "");
     if (options.keys) {
       const made = JSON.parse(execFileSync(binary, ["keys", "create", "boss", "--scope", "admin", "--json"], { cwd: server.folder, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }));
       server.adminKey = made.key;

@@ -5,7 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use axum::{extract::State, http::Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhub_core::{DependencyGroup, ErrorKind, StatusScope, ToolFilter, ToolName, ToolStatusInfo, status::ToolStatus};
+use toolhub_core::{
+    DependencyGroup, DependencyStatus, ErrorKind, OfferOptions, StatusScope, ToolFilter, ToolName, ToolStatusInfo,
+    status::ToolStatus,
+};
 
 use super::threads;
 use crate::{
@@ -74,6 +77,9 @@ struct Edge {
     /// How old a success may be; absent for any age.
     #[serde(skip_serializing_if = "Option::is_none")]
     within_ms: Option<u64>,
+    /// Whether its success is not missing in the thread: it is there, or another tool's is enough. Absent without a thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    met: Option<bool>,
 }
 
 /// How the tools of a group combine.
@@ -96,16 +102,27 @@ async fn graph(
         Some(id) => Some(threads::find(&app, &principal.tenant, id).await?.id),
         None => None,
     };
-    let scope = thread.as_ref().map_or(StatusScope::Shared, |thread| StatusScope::Thread(&principal.tenant, thread));
-    let statuses = app.hub().tool_statuses_with(scope, &language.into()).await?;
-    let mut statuses: HashMap<ToolName, ToolStatusInfo> =
-        statuses.into_iter().map(|info| (info.tool_name.clone(), info)).collect();
+    let options: OfferOptions = language.into();
+    let statuses: Vec<(ToolStatusInfo, Vec<DependencyStatus>)> = match &thread {
+        Some(thread) => {
+            let details = app.hub().status_details(&principal.tenant, thread, &options).await?;
+            details.tools.into_iter().map(|tool| (tool.info, tool.dependencies)).collect()
+        }
+        None => {
+            let statuses = app.hub().tool_statuses_with(StatusScope::Shared, &options).await?;
+            statuses.into_iter().map(|info| (info, Vec::new())).collect()
+        }
+    };
+    let mut statuses: HashMap<ToolName, _> =
+        statuses.into_iter().map(|(info, met)| (info.tool_name.clone(), (info, met))).collect();
     let tools = app.hub().list(&ToolFilter::default());
     let mut nodes: Vec<Node> = Vec::with_capacity(tools.len());
     let (mut edges, mut dependencies) = (Vec::new(), BTreeSet::new());
     for tool in &tools {
         let definition = &tool.definition;
         let (name, kind) = (definition.name.to_string(), Some(definition.kind.to_string()));
+        let (info, states) = statuses.remove(&definition.name).unzip();
+        let states = states.unwrap_or_default();
         for (index, group) in definition.depends_on.0.iter().enumerate() {
             for base in group.tools() {
                 dependencies.insert(base.clone());
@@ -114,11 +131,12 @@ async fn graph(
                     to: name.clone(),
                     group: index,
                     needs: group_mode(group),
+                    met: states.iter().find(|state| state.tool_name == *base).map(|state| state.met),
                     within_ms: group.within().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
                 });
             }
         }
-        let (status, reason) = statuses.remove(&definition.name).map(|info| (info.status, info.reason)).unzip();
+        let (status, reason) = info.map(|info| (info.status, info.reason)).unzip();
         nodes.push(Node { name, kind, root: definition.depends_on.is_empty(), status, reason });
     }
     let unregistered = dependencies.into_iter().filter(|name| app.hub().get(name).is_none());

@@ -235,6 +235,11 @@ async fn the_graph_has_the_statuses_of_a_thread_or_those_of_all() {
     assert_eq!(statuses("").await, ["available", "available"], "without a thread nothing waits");
     assert_eq!(statuses("?threadId=t1").await, ["maintenance", "available"]);
     assert_eq!(statuses("?threadId=t2").await, ["available", "unavailable"]);
+    let met = async |query: &str| {
+        let graph = server.get(&format!("/api/v1/graph{query}")).await.expect_status(200);
+        graph["edges"][0]["met"].as_bool()
+    };
+    assert_eq!([met("").await, met("?threadId=t1").await, met("?threadId=t2").await], [None, Some(true), Some(false)]);
     let chinese = [("accept-language", "zh")];
     let graph = server.request("ann", "GET /api/v1/graph?threadId=t2", None, &chinese).await.expect_status(200);
     assert!(!graph["nodes"][5]["reason"].as_str().unwrap().is_ascii(), "{graph}");

@@ -1,20 +1,17 @@
 // What must succeed before a tool, and which tools wait for it.
 
-import { get } from "../../api/client.ts";
-import type { Graph, Tool } from "../../api/types.ts";
+import type { Tool } from "../../api/types.ts";
 import { duration } from "../../base/format.ts";
-import { Resource, useResource } from "../../data/resource.ts";
+import { type Edge, graphOf, groupsOf } from "../../data/graph.ts";
+import { useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
 import { Fresh } from "../../ui/fresh.tsx";
+import { Icon } from "../../ui/icon.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
 
-const graph = new Resource<Graph>(() => get("/api/v1/graph"), {
-  changes: ({ event }) => event === "tool.registered" || event === "tool.unregistered" || event === "config.reloaded",
-});
-
-type Edge = Graph["edges"][number];
+const graph = graphOf("");
 
 export function Dependencies({ tool }: { tool: Tool }) {
   const t = texts.value.dependencies;
@@ -37,6 +34,7 @@ export function Dependencies({ tool }: { tool: Tool }) {
                 {neededBy.length === 0 ? <p class="quiet">{t.neededByNone}</p> : <Links names={neededBy.map(({ to }) => to)} />}
               </section>
             </div>
+            <p class="more-button"><a href={address.graph(`tool=${tool.name}`)}>{texts.value.nav.graph}</a></p>
           </Fresh>
         );
       }}
@@ -44,18 +42,22 @@ export function Dependencies({ tool }: { tool: Tool }) {
   );
 }
 
-function Groups({ edges }: { edges: readonly Edge[] }) {
+/** The groups of a tool's dependencies; in a thread, each with whether it is met. */
+export function Groups({ edges }: { edges: readonly Edge[] }) {
   const t = texts.value.dependencies;
-  const groups: Edge[][] = [];
-  for (const edge of edges) (groups[edge.group] ??= []).push(edge);
   return (
     <ul class="plain-list">
-      {groups.filter(Boolean).map((group) => {
+      {groupsOf(edges).map((group) => {
         const [{ needs, withinMs } = { needs: "all" as const, withinMs: null }] = group;
         return (
           <li key={group[0]?.group}>
             {group.length > 1 && <span class="quiet">{t.kinds[needs]} </span>}
-            <Links names={group.map(({ from }) => from)} />
+            {group.map(({ from, met }) => (
+              <a key={from} href={address.tool(from)} class="spaced">
+                <Code text={from} />
+                {met != null && <span class={met ? "met" : "quiet"}> <Icon name={met ? "check" : "clock"} /> {met ? t.met : t.missing}</span>}
+              </a>
+            ))}
             {withinMs != null && <span class="quiet"> {t.within(duration(withinMs))}</span>}
           </li>
         );

@@ -30,7 +30,7 @@ export function Why({ tool, threadId }: { tool: Tool; threadId: string }) {
   );
 }
 
-function ThreadField({ threadId }: { threadId: string }) {
+export function ThreadField({ threadId }: { threadId: string }) {
   const t = texts.value.why;
   const [typed, setTyped] = useState(threadId);
   const submit = (event: SubmitEvent) => {
