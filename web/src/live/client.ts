@@ -10,7 +10,7 @@ import { EventStream } from "./stream.ts";
 export const connection = signal<Connection>({ state: "connecting" });
 
 /** Events of these types are sent. Of what calls do in detail only their progress is shown. */
-const types = [
+export const types = [
   "call.progress",
   "tool.registered", "tool.unregistered", "tool.status.changed", "hub.*", "approval.*", "mcp.server.*", "node.*",
   "config.reloaded", "store.lost", "run.completed", "run.failed", "stream.thinned", "metrics.tick",
