@@ -189,15 +189,6 @@ export function emptyOf(schema: unknown, root: unknown, depth = 0): Json {
   }
 }
 
-/** What a picker of the browser gave, as a text of the format: times of this machine with their offset. */
-export function pickedText(format: string, picked: string): string {
-  if (format === "date") return picked;
-  const full = /:\d\d:/.test(picked) ? picked : `${picked}:00`;
-  const minutes = -new Date(format === "time" ? Date.now() : full).getTimezoneOffset();
-  const two = (part: number): string => String(Math.floor(Math.abs(part))).padStart(2, "0");
-  return full + (minutes === 0 ? "Z" : `${minutes < 0 ? "-" : "+"}${two(minutes / 60)}:${two(minutes % 60)}`);
-}
-
 /** Whether the field can show the value; what it cannot show is edited as JSON at that place. */
 export function canShow(field: FormField, value: Json | undefined): boolean {
   if (value === undefined || (value === null && field.isNullable)) return true;

@@ -72,8 +72,8 @@ export function Forecast({ run, isOld }: { run: DryRun; isOld: boolean }) {
           </Row>
         ))}
         <Row name={t.cache}>{t.cacheSays[call.cache]}</Row>
-        {call.hooks && <Row name={t.hooks}>{t.hooksText}</Row>}
       </dl>
+      {call.hooks && <p class="quiet">{t.hooksText}</p>}
     </section>
   );
 }
