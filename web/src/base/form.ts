@@ -136,9 +136,12 @@ function kindOf(facts: Schema, type: string): FieldKind {
   if (type === "boolean") return { kind: "boolean" };
   if (type === "array" && isObject(facts.items) && !("prefixItems" in facts)) return { kind: "list", items: facts.items };
   if ((type === "object" || type === "") && isObject(facts.properties)) {
-    const required = Array.isArray(facts.required) ? facts.required : [];
-    const members = Object.entries(facts.properties).map(([name, schema]) => ({ name, schema, isRequired: required.includes(name) }));
-    return { kind: "object", members: members.sort((a, b) => Number(b.isRequired) - Number(a.isRequired)) };
+    const { properties, additionalProperties } = facts;
+    const required = (Array.isArray(facts.required) ? facts.required : []).filter((name) => typeof name === "string");
+    const members = Object.entries(properties).map(([name, schema]) => ({ name, schema, isRequired: required.includes(name) }));
+    // Some descriptions require what they do not describe.
+    const others = required.filter((name) => !Object.hasOwn(properties, name)).map((name) => ({ name, schema: isObject(additionalProperties) ? additionalProperties : {}, isRequired: true }));
+    return { kind: "object", members: [...members, ...others].sort((a, b) => Number(b.isRequired) - Number(a.isRequired)) };
   }
   return { kind: "json" };
 }
@@ -149,7 +152,7 @@ const maxDepth = 6;
 /** The value a form begins with: defaults, what only one value fits, and required objects. Undefined: nothing yet. */
 export function initialValue(schema: unknown, root: unknown, depth = 0): Json | undefined {
   const field = fieldOf(schema, root);
-  if (field.default !== undefined && field.default !== null) return field.default;
+  if (field.default !== undefined && field.default !== null && (field.kind !== "enum" || canShow(field, field.default))) return field.default;
   if (field.kind === "enum" && field.options.length === 1) return field.options[0];
   if (field.kind !== "object" || depth > maxDepth) return undefined;
   const entries = field.members.flatMap(({ name, schema: member, isRequired }) => {
@@ -165,18 +168,25 @@ function hasDefault(schema: unknown, root: unknown): boolean {
 }
 
 /** What is there before anything was entered, where something must be. */
-export function emptyOf(schema: unknown, root: unknown): Json {
-  const { kind } = fieldOf(schema, root);
-  return kind === "list" ? [] : kind === "object" ? {} : kind === "text" || kind === "number" ? "" : null;
-}
-
-/** What a picker of the browser gave, as a text of the format: times of this machine with their offset. */
-export function pickedText(format: string, picked: string): string {
-  if (format === "date") return picked;
-  const full = /:\d\d:/.test(picked) ? picked : `${picked}:00`;
-  const minutes = -new Date(format === "time" ? Date.now() : full).getTimezoneOffset();
-  const two = (part: number): string => String(Math.floor(Math.abs(part))).padStart(2, "0");
-  return full + (minutes === 0 ? "Z" : `${minutes < 0 ? "-" : "+"}${two(minutes / 60)}:${two(minutes % 60)}`);
+export function emptyOf(schema: unknown, root: unknown, depth = 0): Json {
+  const field = fieldOf(schema, root);
+  switch (field.kind) {
+    case "list":
+      return [];
+    case "object":
+      return {};
+    case "text":
+    case "number":
+      return "";
+    case "boolean":
+      return false;
+    case "enum":
+      return field.options[0] ?? null;
+    case "choice":
+      return depth > maxDepth ? null : (initialValue(field.options[0], root) ?? emptyOf(field.options[0], root, depth + 1));
+    case "json":
+      return null;
+  }
 }
 
 /** Whether the field can show the value; what it cannot show is edited as JSON at that place. */
@@ -209,7 +219,7 @@ export function optionOf(options: readonly unknown[], root: unknown, value: Json
     if (!canShow(field, value) || (field.kind === "number" && typeof value === "string")) return 0;
     // A member with only one value, such as `type`, tells objects apart.
     if (field.kind !== "object" || !isObject(value)) return 2;
-    const wrong = field.members.some(({ name, schema, isRequired }) => (name in value ? !canShow(fieldOf(schema, root), value[name]) : isRequired));
+    const wrong = field.members.some(({ name, schema, isRequired }) => (Object.hasOwn(value, name) ? !canShow(fieldOf(schema, root), value[name]) : isRequired));
     return wrong ? 1.5 : 3;
   };
   const scores = options.map(score);
@@ -227,11 +237,13 @@ export function withAt(value: Json | undefined, path: readonly (string | number)
     else list[first] = inner;
     return list;
   }
-  const { [first]: before, ...others } = isObject(value) ? value : {};
-  const inner = withAt(before, rest, change);
+  const { [first]: found, ...others } = isObject(value) ? value : {};
+  // Not what every object inherits, such as `constructor`.
+  const isThere = isObject(value) && Object.hasOwn(value, first);
+  const inner = withAt(isThere ? found : undefined, rest, change);
   if (inner === undefined) return others;
   // In its old place, so that the JSON does not jump while one types.
-  return isObject(value) && first in value ? Object.fromEntries(Object.entries(value).map(([name, old]) => [name, name === first ? inner : old])) : { ...others, [first]: inner };
+  return isThere ? Object.fromEntries(Object.entries(value).map(([name, old]) => [name, name === first ? inner : old])) : { ...others, [first]: inner };
 }
 
 /** The value at a JSON pointer. */

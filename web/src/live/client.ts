@@ -11,7 +11,7 @@ export const connection = signal<Connection>({ state: "connecting" });
 
 /** Events of these types are sent. What calls and runs do in detail is not, except progress: a run is read from its own stream, while it
  * is looked at. */
-const types = [
+export const types = [
   "call.progress",
   "tool.registered", "tool.unregistered", "tool.status.changed", "hub.*", "approval.*", "mcp.server.*", "node.*",
   "config.reloaded", "store.lost", "run.started", "run.completed", "run.failed", "thread.swept", "stream.thinned", "metrics.tick",

@@ -46,6 +46,8 @@ export interface Options {
   /** Keys mode, with one key for administrators. */
   keys?: boolean;
   publicUrl?: string;
+  /** A config with large documents takes long to read. */
+  startTimeoutMs?: number;
 }
 
 export class TestServer {
@@ -54,6 +56,7 @@ export class TestServer {
   adminKey = "";
   readonly folder = mkdtempSync(`${tmpdir()}/toolhub-browser-`);
   port = 0;
+  private startTimeoutMs: number | undefined;
   private child: ChildProcess | null = null;
   private static readonly running = new Set<TestServer>();
 
@@ -64,6 +67,7 @@ export class TestServer {
 
   static async start(options: Options = {}): Promise<TestServer> {
     const server = new TestServer();
+    server.startTimeoutMs = options.startTimeoutMs;
     server.port = await freePort();
     server.url = `http://127.0.0.1:${server.port}`;
     let config = (options.store ?? ownStore) + baseConfig + (options.config ?? "");
@@ -88,7 +92,7 @@ export class TestServer {
     await until("the server to be ready", async () => {
       if (child.exitCode !== null) throw new Error(`toolhub ended with ${child.exitCode}:\n${output.join("")}`);
       return (await fetch(`${this.url}/livez`).catch(() => null))?.ok;
-    });
+    }, this.startTimeoutMs);
   }
 
   /** A file in the folder in which the server and its programs run. */

@@ -211,7 +211,7 @@ describe("try", { concurrency: 1 }, () => {
         picker.value = "2026-01-31T10:30";
         picker.dispatchEvent(new Event("input", { bubbles: true }));
       });
-      assert.match(await place(page, "/at").inputValue(), /^2026-01-31T10:30:00(Z|[+-]\d\d:\d\d)$/);
+      assert.equal(new Date(await place(page, "/at").inputValue()).getTime(), await page.evaluate(() => new Date("2026-01-31T10:30").getTime()));
       assert.equal(await place(page, "/mail").getAttribute("inputmode"), "email");
       await page.getByRole("button", { name: "null: note" }).click();
       await page.getByRole("button", { name: "JSON: box" }).click();

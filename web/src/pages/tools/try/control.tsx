@@ -1,7 +1,7 @@
 // The control of one value: a text with a picker for its format, a number, a choice of values, or JSON.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type FormField, pickedText, pointerOf } from "../../../base/form.ts";
+import { type FormField, pointerOf } from "../../../base/form.ts";
 import { type Json, pretty } from "../../../base/json.ts";
 import { texts } from "../../../i18n/index.ts";
 import { Icon } from "../../../ui/icon.tsx";
@@ -82,14 +82,14 @@ function TextField({ form, field, path, value, isItem, shared }: InnerProps & { 
       <button type="button" class="icon-button" aria-label={`${t.pick} ${path.at(-1)}`} onClick={() => picker.current?.showPicker()}>
         <Icon name="clock" />
       </button>
-      <input ref={picker} class="picker" type={pickerType} step="1" tabIndex={-1} aria-hidden="true" onInput={(event) => event.currentTarget.value && change(pickedText(format, event.currentTarget.value))} />
+      <input ref={picker} class="picker" type={pickerType} tabIndex={-1} aria-hidden="true" onInput={({ currentTarget: { value: picked } }) => picked && change(format === "date" ? picked : new Date(picked).toISOString())} />
     </div>
   );
 }
 
-const pickers: Record<string, "date" | "datetime-local" | "time"> = { date: "date", "date-time": "datetime-local", time: "time" };
-const keyboards: Record<string, "email" | "url"> = { email: "email", "idn-email": "email", uri: "url", url: "url", iri: "url" };
-const examples: Record<string, string> = { date: "2026-01-31", "date-time": "2026-01-31T12:00:00Z", time: "12:00:00Z", email: "name@example.org", uri: "https://example.org/" };
+const pickers: Record<string, "date" | "datetime-local"> = { date: "date", "date-time": "datetime-local" };
+const keyboards: Record<string, "email" | "url"> = { email: "email", uri: "url", url: "url" };
+const examples: Record<string, string> = { date: "2026-01-31", "date-time": "2026-01-31T12:00:00Z", time: "12:00:00Z" };
 
 /** What is typed stays as it is, such as `1.` on the way to `1.5`; the value is its number, or the text if it is none. */
 function NumberField({ form, field, path, value, shared }: InnerProps & { shared: Shared }) {

@@ -55,7 +55,7 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
         </button>
       )}
       {isShown && described.kind !== "json" && path.length > 0 && (
-        <button type="button" class="link" aria-pressed={isJson} aria-label={`JSON: ${last}`} onClick={() => setJson(!isJson)}>
+        <button type="button" class="link to-json" aria-pressed={isJson} aria-label={`JSON: ${last}`} onClick={() => setJson(!isJson)}>
           {t.json}
         </button>
       )}
@@ -101,8 +101,8 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
       <legend>
         {label}
         <Type field={field} isRequired={isRequired && !isItem} />
+        {tools}
       </legend>
-      {tools}
       {about}
       <Group {...inner} />
     </fieldset>

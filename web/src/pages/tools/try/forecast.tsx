@@ -36,7 +36,7 @@ export function Forecast({ run, isOld }: { run: DryRun; isOld: boolean }) {
         <Icon name={icon} />
         <div class="grow">
           <strong>{t.forecast[call.result]}</strong> {call.result === "wait" && duration(call.waitsMs)} {call.error && <ProblemLink code={call.error.code} />}
-          {call.error && <div><Raw text={call.error.detail} limit={1000} /></div>}
+          {call.error && call.error.code !== "arguments_invalid" && <div><Raw text={call.error.detail} limit={1000} /></div>}
           {isOld && <div>{t.changedSince}</div>}
         </div>
       </div>
@@ -72,8 +72,8 @@ export function Forecast({ run, isOld }: { run: DryRun; isOld: boolean }) {
           </Row>
         ))}
         <Row name={t.cache}>{t.cacheSays[call.cache]}</Row>
-        {call.hooks && <Row name={t.hooks}>{t.hooksText}</Row>}
       </dl>
+      {call.hooks && <p class="quiet">{t.hooksText}</p>}
     </section>
   );
 }

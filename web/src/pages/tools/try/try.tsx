@@ -126,7 +126,7 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
         </label>
         {error && <Refused error={error} count={problems.length} />}
         <div class="actions">
-          <ActButton disabled={invalid.length > 0} title={t.dryRunText} act={tryDry}>
+          <ActButton disabled={invalid.length > 0} act={tryDry}>
             {t.dryRun}
           </ActButton>
           {may("tools:call") && (
