@@ -224,7 +224,7 @@ fn body_problem(
     }
     let (mut field_errors, has_arguments) = unknown_members(bytes, schema_fn);
     if field_errors.is_empty() {
-        field_errors.push(FieldError { pointer: pointer_fn(bytes), detail: detail.clone() });
+        field_errors.push(FieldError::new(pointer_fn(bytes), detail.clone()));
     } else if has_arguments {
         let problem = Problem::new(Code::INVALID_REQUEST, detail).with("errors", field_errors);
         return problem.hint("put the tool's arguments in `arguments`: {\"arguments\": {…}}");
@@ -248,8 +248,7 @@ fn require_object(bytes: &[u8], schema_fn: SchemaFn) -> Result<(), Problem> {
     let parsed = serde_json::from_slice::<IgnoredAny>(bytes);
     parsed.map_err(|error| Problem::new(Code::INVALID_JSON, error.to_string()))?;
     let detail = "the body is not a JSON object";
-    Err(Problem::new(Code::INVALID_REQUEST, detail)
-        .with("errors", [FieldError { pointer: "".into(), detail: detail.into() }]))
+    Err(Problem::new(Code::INVALID_REQUEST, detail).with("errors", [FieldError::new("", detail)]))
 }
 
 /// The members of a body that its type does not have, each with the closest name that it has; and whether they may be meant as the
@@ -267,7 +266,7 @@ fn unknown_members(bytes: &[u8], schema_fn: SchemaFn) -> (Vec<FieldError>, bool)
             Some(name) => format!("unknown member; did you mean `{name}`?"),
             None => format!("unknown member; known are `{}`", join_names(known.keys())),
         };
-        FieldError { pointer: format!("/{}", escape_pointer(unknown)), detail }
+        FieldError::new(format!("/{}", escape_pointer(unknown)), detail)
     });
     (errors.collect(), known.contains_key("arguments") && !body.contains_key("arguments"))
 }

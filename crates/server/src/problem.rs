@@ -262,6 +262,18 @@ pub(crate) struct FieldError {
     pub(crate) pointer: String,
     /// What is wrong.
     pub(crate) detail: String,
+    /// The field as a reader would write it, such as `lines[2].qty`; only of problems in the arguments of a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    /// What was probably meant; only of problems in the arguments of a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<String>,
+}
+
+impl FieldError {
+    pub(crate) fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), detail: detail.into(), field: None, suggestion: None }
+    }
 }
 
 fn capitalize(text: &str) -> String {

@@ -147,7 +147,7 @@ pub(super) fn approval_problem(error: ApprovalError) -> Problem {
         }
         ApprovalError::Forbidden(_) => CallError::new(ErrorKind::Forbidden).operator(detail).into(),
         ApprovalError::ArgumentsMissing => {
-            let missing = FieldError { pointer: "/arguments".into(), detail: "is required".into() };
+            let missing = FieldError::new("/arguments", "is required");
             Problem::new(Code::INVALID_REQUEST, detail).with("errors", [missing])
         }
         ApprovalError::Store(error) => error.into(),

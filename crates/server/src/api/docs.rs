@@ -25,7 +25,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/", open, "system", root)
             .summary("Leads to the dashboard, or without one to the page with this API")
-            .response(307, "text/plain", "The page is at `/ui/` or `/docs`"),
+            .empty_response(307, "The page is at `/ui/` or `/docs`")
+            .response_header(&[307], "Location", "The address of the page."),
         Route::new(Method::GET, "/docs", open, "system", page).summary("This API as a page to read and try").response(
             200,
             "text/html",

@@ -155,7 +155,7 @@ fn accepts_event_stream(headers: &HeaderMap) -> bool {
 }
 
 fn field_problem(pointer: &str, detail: &str) -> Problem {
-    let field_error = FieldError { pointer: pointer.into(), detail: detail.into() };
+    let field_error = FieldError::new(pointer, detail);
     Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..])).with("errors", [field_error])
 }
 

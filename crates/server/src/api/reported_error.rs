@@ -152,6 +152,6 @@ pub(super) fn needs_admin() -> Problem {
 
 /// The problem of a member of a report.
 pub(super) fn invalid(pointer: &str, detail: &str) -> Problem {
-    let field_error = FieldError { pointer: pointer.into(), detail: detail.into() };
+    let field_error = FieldError::new(pointer, detail);
     Problem::new(Code::INVALID_REQUEST, detail).with("errors", [field_error])
 }

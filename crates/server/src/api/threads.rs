@@ -159,7 +159,7 @@ async fn create(
     MaybeBody(body): MaybeBody<NewThread>,
 ) -> ApiResult<Response> {
     let id = body.unwrap_or_default().id.map(ThreadId::new).transpose().map_err(|error| {
-        let field_error = FieldError { pointer: "/id".into(), detail: error.to_string() };
+        let field_error = FieldError::new("/id", error.to_string());
         Problem::new(Code::INVALID_REQUEST, error.to_string()).with("errors", [field_error])
     })?;
     if let Some(id) = &id

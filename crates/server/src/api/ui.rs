@@ -44,7 +44,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/ui", Access::Open, "dashboard", root)
             .summary("Leads to the dashboard")
-            .response(308, "text/plain", "The dashboard is at `/ui/`")
+            .empty_response(308, "The dashboard is at `/ui/`")
+            .response_header(&[308], "Location", "The address of the dashboard.")
             .problems(&[Code::NOT_FOUND]),
         page_route("/ui/", "The dashboard"),
         // The addresses of other routes with another method.

@@ -165,7 +165,7 @@ impl CallResponder<'_> {
 impl CallBody {
     fn check(&self) -> ApiResult<()> {
         let refuse = |pointer: &str, detail: &str| {
-            let field_error = FieldError { pointer: pointer.into(), detail: detail.into() };
+            let field_error = FieldError::new(pointer, detail);
             Err(Problem::new(Code::INVALID_REQUEST, format!("`{}` {detail}", &pointer[1..]))
                 .with("errors", [field_error]))
         };
