@@ -124,7 +124,7 @@ function Details({ view: { run, calls }, agent, reread }: { view: RunView; agent
       <OpenCalls run={run} done={reread} />
       <section class="card">
         <h2>{t.course}</h2>
-        {steps.length === 0 ? <p class="quiet">{t.noSteps}</p> : <Waterfall label={t.course} rows={steps.map(rowOf)} totalMs={totalMs} />}
+        {steps.length === 0 ? <p class="quiet">{t.noSteps}</p> : <Waterfall label={t.course} items={steps} keyOf={({ key }) => key} rowOf={rowOf} totalMs={totalMs} />}
       </section>
       {run.content && (
         <section class="card">
@@ -186,7 +186,6 @@ function rowOf({ key, model, call, record, from, began, to }: RunStep): Waterfal
   const t = texts.value.runs;
   if (model) {
     return {
-      key,
       name: <>{t.modelRequest} <Raw text={model.model} limit={64} /></>,
       parts: [{ kind: model.error ? "failed" : "model", from, to }],
       note: model.error ? <><Code text={model.error.code} /> <Raw text={model.error.message} limit={300} /></> : <span class="quiet">{t.tokensOf(String(model.usage.inputTokens), String(model.usage.outputTokens))}</span>,
@@ -195,7 +194,6 @@ function rowOf({ key, model, call, record, from, began, to }: RunStep): Waterfal
   const status = call?.status ?? "success";
   const parts: Part[] = [{ kind: "wait", from, to: began }, { kind: status === "error" ? "failed" : "work", from: began, to }];
   return {
-    key,
     isInner: true,
     name: (
       <a href={address.call(key)}>
