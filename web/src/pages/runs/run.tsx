@@ -23,7 +23,7 @@ import { type Part, Waterfall, type WaterfallRow } from "../../ui/waterfall.tsx"
 import { Row } from "../tools/why.tsx";
 import { NotFound, Suggestions } from "../unknown.tsx";
 import { Numbers } from "./facts.tsx";
-import { ExternalCall, InlineApproval, isExternal } from "./open-calls.tsx";
+import { OpenCalls } from "./open-calls.tsx";
 
 export function RunPage({ id }: { id: string }) {
   const resource = useMemo(() => runOf(id), [id]);
@@ -164,21 +164,6 @@ export function RunError({ run }: { run: Run }) {
     <p class="callout warn">
       <Icon name="info" /> <span>{t.stops[run.stop]}</span>
     </p>
-  );
-}
-
-/** What the run waits for a person to do. */
-export function OpenCalls({ run, done }: { run: Run; done: () => Promise<void> }) {
-  return (
-    <>
-      {run.calls.map((call) =>
-        isExternal(call) ? (
-          <ExternalCall key={call.id} call={call} done={() => void done()} />
-        ) : call.approvalId && call.status === "awaiting_approval" ? (
-          <InlineApproval key={call.id} id={call.approvalId} />
-        ) : null,
-      )}
-    </>
   );
 }
 

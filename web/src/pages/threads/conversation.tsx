@@ -13,8 +13,8 @@ import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { CallBadge, RunBadge } from "../../ui/status.tsx";
 import { Time } from "../../ui/time.tsx";
-import { asks, InlineApproval } from "../runs/open-calls.tsx";
-import { CancelRun, OpenCalls, RunError } from "../runs/run.tsx";
+import { asks, InlineApproval, OpenCalls } from "../runs/open-calls.tsx";
+import { CancelRun, RunError } from "../runs/run.tsx";
 
 const firstShown = 100;
 /** Of one message. */
@@ -53,6 +53,7 @@ export function Conversation({ view, reread }: { view: ThreadView; reread: () =>
         {run && <Now run={run} view={view} reread={reread} />}
       </ol>
       {newest && !run && <RunError run={newest} />}
+      {newest && !run && <OpenCalls run={newest} done={reread} />}
       {newest?.status === "cancelled" && <p class="quiet">{t.wasCancelled}</p>}
       <div ref={end} class="conversation-end" />
     </>
