@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { after, before, describe, test } from "node:test";
 import { close, gone, openAs, visible, withPage } from "./browser.ts";
-import { binary, TestServer, until } from "./server.ts";
+import { binary, freePort, TestServer, until } from "./server.ts";
 
 /** An agent whose calls are executed outside, and one that may use few tools. */
 const agentsConfig = `
@@ -23,7 +23,7 @@ describe("threads", { concurrency: 1 }, () => {
   const folder = mkdtempSync(`${tmpdir()}/toolhub-threads-`);
   before(async () => {
     // A server of which each thread has a process of its own: its live instance.
-    writeFileSync(`${folder}/toolhub.toml`, `[tools.calculator]\nbuiltin = "calculator"\n`);
+    writeFileSync(`${folder}/toolhub.toml`, `[server]\nport = ${await freePort()}\n[tools.calculator]\nbuiltin = "calculator"\n`);
     const inner = `[mcp_servers.inner]\ncommand = ${JSON.stringify(binary)}\nargs = ["mcp", "serve", "--stdio", "--config", ${JSON.stringify(`${folder}/toolhub.toml`)}]\ninstance = "per_thread"\ntrust = true\n`;
     server = await TestServer.start({ config: agentsConfig + inner });
   });
