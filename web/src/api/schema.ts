@@ -1493,6 +1493,20 @@ export interface components {
             /** @description Its version. */
             version: string;
         };
+        /** @description Summary of a live instance. */
+        InstanceInfo: {
+            /** @description Whether a call uses it or waits for it. */
+            inUse: boolean;
+            /** @description When it was created. */
+            madeAt: components["schemas"]["Timestamp"];
+            /** @description The tool whose instance it is. */
+            tool: components["schemas"]["ToolName"];
+        };
+        /** @description Live instances. */
+        Instances: {
+            /** @description The instances. */
+            items: components["schemas"]["InstanceInfo"][];
+        };
         /** @description A key, without its secret. */
         Key: {
             /** @description When it was created; unknown for a key of the config. */

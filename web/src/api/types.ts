@@ -28,6 +28,7 @@ export type Message = Schemas["StoredMessage"];
 export type Thread = Schemas["ListedThread"];
 export type Agent = Schemas["AgentInfo"];
 export type TimelineStep = Schemas["TimelineStep"];
+export type Instance = Schemas["InstanceInfo"];
 export type ContextInfo = Schemas["ContextInfo"];
 export type Info = Schemas["Info"];
 export type McpServer = Schemas["McpServerSummary"];

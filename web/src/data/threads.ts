@@ -1,7 +1,7 @@
 // Threads: the list of them, and what belongs to one: its conversation, its runs, its direct calls and its tools.
 
 import { get, getAll, post, remove, segment, withQuery } from "../api/client.ts";
-import type { Agent, Call, ContextInfo, Explanation, HubEvent, Message, Page, Run, Thread, ToolStatus } from "../api/types.ts";
+import type { Agent, Call, ContextInfo, Explanation, HubEvent, Instance, Message, Page, Run, Thread, ToolStatus } from "../api/types.ts";
 import { saysCalls } from "./calls.ts";
 import { Resource } from "./resource.ts";
 import { isOpen } from "./runs.ts";
@@ -137,10 +137,4 @@ export function fitsPatterns(name: string, patterns: readonly string[] | null): 
 export const statesOf = (id: string): Resource<ContextInfo[]> =>
   new Resource(() => getAll(withQuery("/api/v1/state/contexts", { threadId: id }), 500), { changes: (event) => concerns(id)(event) || saysCalls(event) });
 
-export interface LiveInstance {
-  tool: string;
-  madeAt: string;
-  inUse: boolean;
-}
-
-export const instancesOf = (id: string): Resource<LiveInstance[]> => new Resource(() => getAll(path(id, "/instances")), { changes: saysCalls, everyMs: 10_000 });
+export const instancesOf = (id: string): Resource<Instance[]> => new Resource(() => getAll(path(id, "/instances")), { changes: saysCalls, everyMs: 10_000 });

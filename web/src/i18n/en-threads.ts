@@ -78,6 +78,7 @@ export const runs = {
   asksFor: "Asks for",
   external: "Result from outside",
   externalFor: "Waits for the result of",
+  ended: "Ended meanwhile; what you typed stays here:",
   result: "Result",
   resultError: "Why it failed",
   callFailed: "The call failed",

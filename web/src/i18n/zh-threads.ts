@@ -80,6 +80,7 @@ export const runs: Messages["runs"] = {
   asksFor: "请求调用",
   external: "外部结果",
   externalFor: "等待以下调用的结果：",
+  ended: "刚刚已结束，您输入的内容保留在此：",
   result: "结果",
   resultError: "失败原因",
   callFailed: "调用失败",

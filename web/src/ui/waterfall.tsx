@@ -18,7 +18,6 @@ export interface Part {
 }
 
 export interface WaterfallRow {
-  key: string;
   name: ComponentChildren;
   parts: readonly Part[];
   /** A word about the end, for example an error. */
@@ -27,21 +26,31 @@ export interface WaterfallRow {
   isInner?: boolean;
 }
 
-interface Props {
+interface Props<T> {
   label: string;
-  rows: readonly WaterfallRow[];
+  items: readonly T[];
+  keyOf: (item: T) => string;
+  /** Asked only for those in view. */
+  rowOf: (item: T) => WaterfallRow;
   totalMs: number;
 }
 
-export function Waterfall({ label, rows, totalMs }: Props) {
+export function Waterfall<T>({ label, items, keyOf, rowOf, totalMs }: Props<T>) {
   const t = texts.value.runs;
-  const columns: Column<WaterfallRow>[] = [
-    { name: "step", title: t.step, cell: (row) => <span class={row.isInner ? "inner" : ""}>{row.name}</span> },
-    { name: "bar", title: <span class="scale"><span data-raw>0</span><span data-raw>{duration(totalMs)}</span></span>, cell: (row) => <Bar parts={row.parts} total={totalMs} /> },
-    { name: "time", title: t.time, cell: (row) => <span class="num">{duration(spanOf(row.parts))}</span> },
-    { name: "note", title: t.note, cell: (row) => row.note },
+  const columns: Column<T>[] = [
+    {
+      name: "step",
+      title: t.step,
+      cell: (item) => {
+        const { isInner, name } = rowOf(item);
+        return <span class={isInner ? "inner" : ""}>{name}</span>;
+      },
+    },
+    { name: "bar", title: <span class="scale"><span data-raw>0</span><span data-raw>{duration(totalMs)}</span></span>, cell: (item) => <Bar parts={rowOf(item).parts} total={totalMs} /> },
+    { name: "time", title: t.time, cell: (item) => <span class="num">{duration(spanOf(rowOf(item).parts))}</span> },
+    { name: "note", title: t.note, cell: (item) => rowOf(item).note },
   ];
-  return <LongList label={label} class="waterfall" items={rows} columns={columns} keyOf={(row) => row.key} selected={-1} />;
+  return <LongList label={label} class="waterfall" items={items} columns={columns} keyOf={keyOf} selected={-1} />;
 }
 
 function spanOf(parts: readonly Part[]): number {

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { after, before, describe, test } from "node:test";
 import { close, gone, openAs, visible, withPage } from "./browser.ts";
-import { TestServer, until } from "./server.ts";
+import { binary, freePort, TestServer, until } from "./server.ts";
 
 /** An agent whose calls are executed outside, and one that may use few tools. */
-export const agentsConfig = `
+const agentsConfig = `
 [agents.default]
 [agents.outside]
 tool_execution = "external"
@@ -19,8 +20,17 @@ toolsets = ["few"]
 
 describe("threads", { concurrency: 1 }, () => {
   let server: TestServer;
-  before(async () => void (server = await TestServer.start({ config: agentsConfig })));
-  after(() => server.stop());
+  const folder = mkdtempSync(`${tmpdir()}/toolhub-threads-`);
+  before(async () => {
+    // A server of which each thread has a process of its own: its live instance.
+    writeFileSync(`${folder}/toolhub.toml`, `[server]\nport = ${await freePort()}\n[tools.calculator]\nbuiltin = "calculator"\n`);
+    const inner = `[mcp_servers.inner]\ncommand = ${JSON.stringify(binary)}\nargs = ["mcp", "serve", "--stdio", "--config", ${JSON.stringify(`${folder}/toolhub.toml`)}]\ninstance = "per_thread"\ntrust = true\n`;
+    server = await TestServer.start({ config: agentsConfig + inner });
+  });
+  after(async () => {
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
 
   const say = (thread: string, content: string, agent = "default"): Promise<any> => server.api("POST", `/api/v1/threads/${thread}/messages`, { content, agent }, { prefer: "wait=5" });
 
@@ -124,6 +134,18 @@ describe("threads", { concurrency: 1 }, () => {
     });
   });
 
+  test("a result that was typed stays when the call ends meanwhile", async () => {
+    const { calls } = await say("late", "what is 2+3?", "outside");
+    await withPage(server, "/ui/threads/late", async ({ page }) => {
+      await page.locator(".open-call textarea").fill("half an answer");
+      await server.api("POST", `/api/v1/calls/${calls[0].id}/result`, { output: 5 });
+      await visible(page.getByText("Ended meanwhile"));
+      await visible(page.locator(".said.assistant .text", { hasText: "That is 5." }));
+      assert.equal(await page.locator(".open-call textarea").inputValue(), "half an answer");
+      assert.ok(await page.getByRole("button", { name: "Report" }).isDisabled());
+    });
+  });
+
   test("beside it stand the tools that are offered, those that are not and why, and the states", async () => {
     await server.call("notes", { add: "milk" }, "side");
     await withPage(server, "/ui/threads/side", async ({ page }) => {
@@ -132,7 +154,6 @@ describe("threads", { concurrency: 1 }, () => {
       await visible(tools.locator(".withheld li", { hasText: "report" }).getByText("waiting for clock"));
       await visible(page.locator(".said.direct", { hasText: "notes" }));
       await visible(page.locator(".side .card", { hasText: "States" }).getByRole("link", { name: "notes" }));
-      await visible(page.locator("#instances").getByText("No tool keeps"));
       await server.call("clock", {}, "side");
       await visible(tools.locator(".names", { hasText: "report" }));
     });
@@ -140,6 +161,16 @@ describe("threads", { concurrency: 1 }, () => {
     await withPage(server, "/ui/threads/small", async ({ page }) => {
       await visible(page.locator("#thread-tools").getByText("do not belong to the agent."));
       assert.equal(await page.locator("#thread-tools .names a").count(), 2);
+    });
+  });
+
+  test("a live instance is listed and closed", async () => {
+    await until("the tool to be there", async () => (await server.call("inner__calculator", { expression: "1+1" }, "live")).status === "success");
+    await withPage(server, "/ui/threads/live", async ({ page }) => {
+      const card = page.locator("#instances");
+      await visible(card.getByText("inner__calculator"));
+      await card.getByRole("button", { name: "Close" }).click();
+      await visible(card.getByText("No tool keeps"));
     });
   });
 

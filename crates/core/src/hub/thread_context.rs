@@ -95,6 +95,12 @@ impl ThreadContext {
         self.hub.engine.services.instances.instance_info(&self.owner, tool)
     }
 
+    /// The thread's live instances in this process, the oldest first.
+    #[must_use]
+    pub fn instances(&self) -> Vec<InstanceInfo> {
+        self.hub.engine.services.instances.instance_infos(&self.owner)
+    }
+
     /// Closes the instance of one tool; returns whether there was one. An instance in use is closed when its call ends;
     /// a new call meanwhile gets a new instance.
     pub async fn cleanup(&self, tool: &str) -> bool {

@@ -74,6 +74,10 @@ impl InstancePool {
         self.lock().instance_info(owner, tool)
     }
 
+    pub(crate) fn instance_infos(&self, owner: &ThreadKey) -> Vec<InstanceInfo> {
+        self.lock().instance_infos(owner)
+    }
+
     pub(crate) fn is_in_use(&self, owner: &ThreadKey) -> bool {
         self.lock().is_in_use(owner)
     }

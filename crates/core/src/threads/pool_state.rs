@@ -66,6 +66,13 @@ struct SlotEntry {
     evict_reason: Option<&'static str>,
 }
 
+impl SlotEntry {
+    /// Summary of its instance, if it has one.
+    fn info(&self) -> Option<InstanceInfo> {
+        Some(InstanceInfo { tool: self.slot.tool.clone(), created: self.created_at?, in_use: self.users > 0 })
+    }
+}
+
 impl PoolState {
     pub(super) fn new(limits: InstanceLimits) -> Self {
         let (threads, slots, idle_lru) = Default::default();
@@ -222,8 +229,13 @@ impl PoolState {
     /// Summary of the thread's instance of this tool, if there is one.
     pub(super) fn instance_info(&self, owner: &ThreadKey, tool: &str) -> Option<InstanceInfo> {
         let mut entries = self.threads.get(owner)?.iter().rev().filter_map(|id| self.slots.get(id));
-        let entry = entries.find(|entry| entry.slot.is_for_tool(tool) && entry.created_at.is_some())?;
-        Some(InstanceInfo { tool: entry.slot.tool.clone(), created: entry.created_at?, in_use: entry.users > 0 })
+        entries.find(|entry| entry.slot.is_for_tool(tool) && entry.created_at.is_some()).and_then(SlotEntry::info)
+    }
+
+    /// Summaries of the thread's instances, the oldest first.
+    pub(super) fn instance_infos(&self, owner: &ThreadKey) -> Vec<InstanceInfo> {
+        let ids = self.threads.get(owner).map_or(&[][..], Vec::as_slice);
+        ids.iter().filter_map(|id| self.slots.get(id)?.info()).collect()
     }
 
     /// Whether a call uses one of the thread's slots.

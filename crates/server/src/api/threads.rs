@@ -10,7 +10,7 @@ use axum::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhub_core::{
-    ErrorKind, ThreadError, ThreadInfo, ToolName,
+    ErrorKind, InstanceInfo, ThreadError, ThreadInfo, ToolName,
     ids::{Tenant, ThreadId},
     suggest,
 };
@@ -47,6 +47,11 @@ pub(super) fn routes() -> Vec<Route> {
             .summary("Delete a thread: its instances, its state, and all of its records")
             .empty_response(204, "The thread is deleted")
             .problems(&[Code::THREAD_NOT_FOUND, Code::THREAD_BUSY])
+            .refusals(&[ErrorKind::StoreUnavailable]),
+        Route::new(Method::GET, "/api/v1/threads/{id}/instances", reads, "threads", list_instances)
+            .summary("The live instances of a thread on this server")
+            .json_response::<Instances>(200, "The instances, the oldest first")
+            .problems(&[Code::THREAD_NOT_FOUND])
             .refusals(&[ErrorKind::StoreUnavailable]),
         Route::new(
             Method::DELETE,
@@ -146,6 +151,13 @@ struct NewThread {
     id: Option<String>,
 }
 
+/// Live instances.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Instances {
+    /// The instances.
+    items: Vec<InstanceInfo>,
+}
+
 /// The result of closing instances.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ClosedInstances {
@@ -204,6 +216,15 @@ async fn delete(
             })
         }
     }
+}
+
+async fn list_instances(
+    State(app): State<App>,
+    principal: Principal,
+    Params(path): Params<ThreadPath>,
+) -> ApiResult<Json<Instances>> {
+    let thread = find(&app, &principal.tenant, &path.id).await?;
+    Ok(Json(Instances { items: app.hub().thread_context(&principal.tenant, &thread.id).instances() }))
 }
 
 async fn close_instances(

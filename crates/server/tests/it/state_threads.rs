@@ -49,6 +49,7 @@ async fn another_tenants_thread_is_not_there() {
     for what in [
         "GET /api/v1/threads/t1",
         "DELETE /api/v1/threads/t1",
+        "GET /api/v1/threads/t1/instances",
         "DELETE /api/v1/threads/t1/instances",
         "DELETE /api/v1/threads/t1/instances/browse",
         "GET /api/v1/threads/t1/snapshot",
@@ -158,15 +159,20 @@ async fn what_is_no_limit_and_no_cursor_is_refused() {
 }
 
 #[tokio::test]
-async fn instances_are_closed_by_tool_or_all_at_once() {
+async fn instances_are_listed_and_closed_by_tool_or_all_at_once() {
     let server = state_fixture().await;
     server.call("browse", "t1", json!({})).await;
+    let list = async || server.get("/api/v1/threads/t1/instances").await;
+    let listed = list().await;
+    assert_eq!(listed.items("tool"), ["browse"]);
+    assert_eq!(listed.expect_status(200)["items"][0]["inUse"], json!(false));
     let close = async |path: &str| {
         server.request("ann", &format!("DELETE /api/v1/threads/t1/instances{path}"), None, &[]).await
     };
     assert_eq!(close("/look").await.expect_status(200), json!({"closed": []}));
     assert_eq!(close("/browse").await.expect_status(200), json!({"closed": ["browse"]}));
     assert_eq!(close("/browse").await.expect_status(200), json!({"closed": []}));
+    assert_eq!(list().await.items("tool"), [""; 0]);
     server.call("browse", "t1", json!({})).await;
     assert_eq!(close("").await.expect_status(200), json!({"closed": ["browse"]}));
     let problem = close("/brows").await.expect_problem(404, "tool_not_found");

@@ -20,7 +20,9 @@ export function TimelineCard({ call }: { call: Call }) {
       <Waterfall
         label={t.course}
         totalMs={totalMs}
-        rows={steps.map((step, index) => ({ key: String(index), name: nameOf(step), parts: partsOf(step, totalMs), note: <Note step={step} /> }))}
+        items={steps}
+        keyOf={({ stage, startMs, attempt }) => `${stage} ${startMs} ${attempt}`}
+        rowOf={(step) => ({ name: nameOf(step), parts: partsOf(step, totalMs), note: <Note step={step} /> })}
       />
     </section>
   );

@@ -1,10 +1,11 @@
 // Calls of a run that wait for a person: an approval, answered in place, or a result from outside.
 
+import { signal } from "@preact/signals";
 import { useMemo, useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
-import type { Approval, RunCall } from "../../api/types.ts";
+import type { Approval, Run, RunCall } from "../../api/types.ts";
 import { pretty } from "../../base/json.ts";
-import { approvalOf } from "../../data/approvals.ts";
+import { approvalOf, draftOf } from "../../data/approvals.ts";
 import { type Resource, useResource } from "../../data/resource.ts";
 import { reportResult } from "../../data/runs.ts";
 import { may } from "../../data/session.ts";
@@ -18,11 +19,33 @@ import { Countdown } from "../../ui/time.tsx";
 import { Arguments } from "../approvals/arguments.tsx";
 import { Decision } from "../approvals/decision.tsx";
 
-/** A call of a run that waits for a result from outside: only these have their arguments in the run. */
-export const isExternal = (call: RunCall): boolean => call.arguments !== undefined && call.arguments !== null && call.status === "executing";
+/** Results as they were typed. They stay when the call ends meanwhile. */
+const typed = signal<Readonly<Record<string, string>>>({});
+const setTyped = (id: string, text: string): void => void (typed.value = { ...typed.peek(), [id]: text });
+
+/** The approvals that calls waited for: a run does not name them any more when they are answered. */
+const askedFor = new Map<string, string>();
+
+/** A call that waits for a result from outside: only these have their arguments in the run. */
+const isExternal = (call: RunCall): boolean => call.arguments !== undefined && call.arguments !== null && call.status === "executing";
+const isWaiting = (call: RunCall): boolean => call.status === "awaiting_approval" && !!call.approvalId;
 
 /** Whether a person is asked something about the call. */
-export const asks = (call: RunCall): boolean => isExternal(call) || (call.status === "awaiting_approval" && !!call.approvalId);
+export const asks = (call: RunCall): boolean => isExternal(call) || isWaiting(call);
+
+/** What the run waits for a person to do, and what a person was doing when it was no longer needed. */
+export function OpenCalls({ run, done }: { run: Run; done: () => Promise<void> }) {
+  return (
+    <>
+      {run.calls.map((call) => {
+        if (isExternal(call) || typed.value[call.id]) return <ExternalCall key={call.id} call={call} done={() => void done()} />;
+        if (call.approvalId) askedFor.set(call.id, call.approvalId);
+        const approval = askedFor.get(call.id);
+        return approval && (isWaiting(call) || draftOf(approval).mode !== "none") ? <InlineApproval key={call.id} id={approval} /> : null;
+      })}
+    </>
+  );
+}
 
 export function InlineApproval({ id }: { id: string }) {
   const resource = useMemo(() => approvalOf(id), [id]);
@@ -34,14 +57,15 @@ function Question({ approval, resource }: { approval: Approval; resource: Resour
   const t = texts.value.approvals;
   const toolResource = useMemo(() => toolOf(approval.tool), [approval.tool]);
   const tool = useResource(toolResource).value?.value ?? null;
-  if (approval.state !== "pending") return <p class="quiet">{t.became[approval.state]}</p>;
+  const isOpen = approval.state === "pending";
+  if (!isOpen && draftOf(approval.id).mode === "none") return <p class="quiet">{t.became[approval.state]}</p>;
   return (
     <section class="open-call" aria-label={texts.value.callStatus.awaiting_approval}>
       <p>
         <a href={address.approval(approval.id)}>
           {texts.value.runs.asksFor} <Code text={approval.tool} limit={64} />
         </a>{" "}
-        · <Raw text={approval.rule} limit={300} /> · <span class="quiet">{t.deniesItself}</span> <Countdown until={approval.expiresAt} />
+        · <Raw text={approval.rule} limit={300} /> · {isOpen ? <><span class="quiet">{t.deniesItself}</span> <Countdown until={approval.expiresAt} /></> : <strong>{t.became[approval.state]}</strong>}
       </p>
       <Arguments approval={approval} schema={tool?.parameters} />
       {may("approvals:write") && <Decision approval={approval} tool={tool} onAnswer={(answered) => (resource.set(() => answered), void resource.read())} />}
@@ -58,9 +82,10 @@ function valueOf(text: string): { value: unknown; isJson: boolean } {
   }
 }
 
-export function ExternalCall({ call, done }: { call: RunCall; done: () => void }) {
+function ExternalCall({ call, done }: { call: RunCall; done: () => void }) {
   const t = texts.value.runs;
-  const [text, setText] = useState("");
+  const text = typed.value[call.id] ?? "";
+  const isOpen = isExternal(call);
   const [isError, setError] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [failure, setFailure] = useState<ApiError | null>(null);
@@ -69,30 +94,30 @@ export function ExternalCall({ call, done }: { call: RunCall; done: () => void }
     setBusy(true);
     setFailure(null);
     reportResult(call.id, isError ? { error: text } : { output: valueOf(text).value })
-      .then(done)
+      .then(() => (setTyped(call.id, ""), done()))
       .catch((problem: unknown) => setFailure(problem instanceof ApiError ? problem : new ApiError(0, String(problem))))
       .finally(() => setBusy(false));
   };
   return (
     <section class="open-call" aria-label={t.external}>
       <p>
-        {t.externalFor}{" "}
+        {isOpen ? t.externalFor : <strong>{t.ended}</strong>}{" "}
         <a href={address.call(call.id)}>
           <Code text={call.tool} limit={64} />
         </a>
       </p>
-      <RawBlock text={pretty(call.arguments)} label={texts.value.calls.arguments} />
+      {isOpen && <RawBlock text={pretty(call.arguments)} label={texts.value.calls.arguments} />}
       {may("tools:call") && (
         <form class="form" onSubmit={report}>
           <label>
             {isError ? t.resultError : t.result}
-            <textarea class="code" rows={3} required spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+            <textarea class="code" rows={3} required spellcheck={false} value={text} onInput={(event) => setTyped(call.id, event.currentTarget.value)} />
           </label>
           <label class="check">
             <input type="checkbox" checked={isError} onChange={(event) => setError(event.currentTarget.checked)} /> {t.callFailed}
           </label>
           <div class="answers">
-            <button type="submit" class="primary" disabled={isBusy || text.trim() === ""}>
+            <button type="submit" class="primary" disabled={!isOpen || isBusy || text.trim() === ""}>
               {t.report}
             </button>
             {text !== "" && !isError && <span class="quiet">{valueOf(text).isJson ? t.asJson : t.asText}</span>}

@@ -23,7 +23,7 @@ import { type Part, Waterfall, type WaterfallRow } from "../../ui/waterfall.tsx"
 import { Row } from "../tools/why.tsx";
 import { NotFound, Suggestions } from "../unknown.tsx";
 import { Numbers } from "./facts.tsx";
-import { ExternalCall, InlineApproval, isExternal } from "./open-calls.tsx";
+import { OpenCalls } from "./open-calls.tsx";
 
 export function RunPage({ id }: { id: string }) {
   const resource = useMemo(() => runOf(id), [id]);
@@ -124,7 +124,7 @@ function Details({ view: { run, calls }, agent, reread }: { view: RunView; agent
       <OpenCalls run={run} done={reread} />
       <section class="card">
         <h2>{t.course}</h2>
-        {steps.length === 0 ? <p class="quiet">{t.noSteps}</p> : <Waterfall label={t.course} rows={steps.map(rowOf)} totalMs={totalMs} />}
+        {steps.length === 0 ? <p class="quiet">{t.noSteps}</p> : <Waterfall label={t.course} items={steps} keyOf={({ key }) => key} rowOf={rowOf} totalMs={totalMs} />}
       </section>
       {run.content && (
         <section class="card">
@@ -167,26 +167,10 @@ export function RunError({ run }: { run: Run }) {
   );
 }
 
-/** What the run waits for a person to do. */
-export function OpenCalls({ run, done }: { run: Run; done: () => Promise<void> }) {
-  return (
-    <>
-      {run.calls.map((call) =>
-        isExternal(call) ? (
-          <ExternalCall key={call.id} call={call} done={() => void done()} />
-        ) : call.approvalId && call.status === "awaiting_approval" ? (
-          <InlineApproval key={call.id} id={call.approvalId} />
-        ) : null,
-      )}
-    </>
-  );
-}
-
 function rowOf({ key, model, call, record, from, began, to }: RunStep): WaterfallRow {
   const t = texts.value.runs;
   if (model) {
     return {
-      key,
       name: <>{t.modelRequest} <Raw text={model.model} limit={64} /></>,
       parts: [{ kind: model.error ? "failed" : "model", from, to }],
       note: model.error ? <><Code text={model.error.code} /> <Raw text={model.error.message} limit={300} /></> : <span class="quiet">{t.tokensOf(String(model.usage.inputTokens), String(model.usage.outputTokens))}</span>,
@@ -195,7 +179,6 @@ function rowOf({ key, model, call, record, from, began, to }: RunStep): Waterfal
   const status = call?.status ?? "success";
   const parts: Part[] = [{ kind: "wait", from, to: began }, { kind: status === "error" ? "failed" : "work", from: began, to }];
   return {
-    key,
     isInner: true,
     name: (
       <a href={address.call(key)}>

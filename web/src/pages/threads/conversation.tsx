@@ -13,10 +13,12 @@ import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { CallBadge, RunBadge } from "../../ui/status.tsx";
 import { Time } from "../../ui/time.tsx";
-import { asks, InlineApproval } from "../runs/open-calls.tsx";
-import { CancelRun, OpenCalls, RunError } from "../runs/run.tsx";
+import { asks, InlineApproval, OpenCalls } from "../runs/open-calls.tsx";
+import { CancelRun, RunError } from "../runs/run.tsx";
 
 const firstShown = 100;
+/** Of one message. */
+const shownCalls = 20;
 
 type Item = { at: string; message: Message } | { at: string; call: Call };
 
@@ -30,11 +32,13 @@ export function Conversation({ view, reread }: { view: ThreadView; reread: () =>
   const run = openRun(view);
   const newest = view.runs[0];
   const last = view.messages.at(-1)?.seq ?? 0;
-  // A new message comes into view, if the end was in view before.
+  const isShown = useRef(false);
+  // The end is in view at first, and stays in view when something is added.
   useEffect(() => {
     const box = end.current;
-    if (box && box.getBoundingClientRect().top < innerHeight * 1.5) box.scrollIntoView({ block: "nearest" });
-  }, [last, run?.status]);
+    if (box && (!isShown.current || box.getBoundingClientRect().top < innerHeight * 1.5)) box.scrollIntoView({ block: "nearest" });
+    isShown.current = true;
+  }, [last, view.calls.length, run?.status]);
   const results = new Map(view.messages.flatMap((message) => (message.role === "tool" ? message.results : [])).map((result) => [result.id, result]));
   return (
     <>
@@ -49,8 +53,9 @@ export function Conversation({ view, reread }: { view: ThreadView; reread: () =>
         {run && <Now run={run} view={view} reread={reread} />}
       </ol>
       {newest && !run && <RunError run={newest} />}
+      {newest && !run && <OpenCalls run={newest} done={reread} />}
       {newest?.status === "cancelled" && <p class="quiet">{t.wasCancelled}</p>}
-      <div ref={end} />
+      <div ref={end} class="conversation-end" />
     </>
   );
 }
@@ -75,7 +80,7 @@ function Said({ message, results }: { message: Message; results: Results }) {
       )}
       {message.content && <Text text={message.content} />}
       {message.role === "assistant" &&
-        (message.calls ?? []).map((call) => {
+        (message.calls ?? []).slice(0, shownCalls).map((call) => {
           const result = results.get(call.id);
           return (
             <Done key={call.id} tool={call.tool} id={result?.callId ?? null} args={call.malformed ?? pretty(call.arguments)} end={result && <CallBadge status={result.isError ? "error" : "success"} />}>
@@ -83,9 +88,13 @@ function Said({ message, results }: { message: Message; results: Results }) {
             </Done>
           );
         })}
+      {message.role === "assistant" && <MoreCalls count={message.calls?.length ?? 0} runId={message.runId} />}
     </li>
   );
 }
+
+/** The page of the run has all of its calls. */
+const MoreCalls = ({ count, runId }: { count: number; runId: string }) => (count > shownCalls ? <a href={address.run(runId)}>{texts.value.attention.more(count - shownCalls)}</a> : null);
 
 /** A text of the conversation: as it is, or in parts if it is huge. */
 const Text = ({ text }: { text: string }) =>
@@ -107,20 +116,15 @@ interface DoneProps {
 
 /** A call in a line; its arguments and result open below it. */
 function Done({ tool, id, args, end, children }: DoneProps) {
+  const [isOpen, setOpen] = useState(false);
   return (
-    <details class="done">
+    <details class="done" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
-        {id ? (
-          <a href={address.call(id)}>
-            <Code text={tool} limit={64} />
-          </a>
-        ) : (
-          <Code text={tool} limit={64} />
-        )}{" "}
-        {end} <span class="quiet ellipsis"><Raw text={shorten(args.replace(/\s+/g, " "), 120)} limit={120} /></span>
+        <Code text={tool} limit={64} /> {end} <span class="quiet"><Raw text={shorten(args.replace(/\s+/g, " "), 120)} limit={120} /></span>
       </summary>
-      <RawBlock text={args} label={texts.value.calls.arguments} />
-      {children}
+      {isOpen && id && <p><a href={address.call(id)}>{texts.value.calls.one}</a></p>}
+      {isOpen && <RawBlock text={args} label={texts.value.calls.arguments} />}
+      {isOpen && children}
     </details>
   );
 }
@@ -161,7 +165,7 @@ function Now({ run, view, reread }: { run: Run; view: ThreadView; reread: () => 
       <div role="status" aria-live="polite">
         {text && !isStored ? <Text text={text} /> : run.status === "running" && calls.length === 0 && <p class="quiet">{t.thinking}</p>}
       </div>
-      {calls.slice(0, 100).map((call) => (
+      {calls.slice(0, shownCalls).map((call) => (
         <p key={call.id}>
           <a href={address.call(call.id)}>
             <Code text={call.tool} limit={64} />
@@ -169,6 +173,7 @@ function Now({ run, view, reread }: { run: Run; view: ThreadView; reread: () => 
           <CallBadge status={call.status} />
         </p>
       ))}
+      <MoreCalls count={calls.length} runId={run.id} />
       <OpenCalls run={run} done={reread} />
     </li>
   );
@@ -203,7 +208,7 @@ function useStream(run: Run, reread: () => Promise<void>): string {
         isWhole = true;
         setText(String(event.content ?? ""));
       }
-      timer ??= setTimeout(() => ((timer = undefined), void reread()), 100);
+      timer ??= setTimeout(() => ((timer = undefined), void reread()), 250);
     });
     return () => {
       end();

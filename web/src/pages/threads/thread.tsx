@@ -22,8 +22,10 @@ export function ThreadPage({ id }: { id: string }) {
   const resource = useMemo(() => threadOf(id), [id]);
   useResource(resource);
   useResource(agents);
-  const isGone = resource.error.value?.code === "thread_not_found";
-  if (isGone && !resource.data.value) return <UnknownThread id={id} message={resource.error.value?.message ?? ""} />;
+  const error = resource.error.value;
+  const isGone = error?.code === "thread_not_found";
+  // What cannot be an id at all is refused in another way.
+  if (error && (isGone || error.status === 422) && !resource.data.value) return <UnknownThread id={id} message={error.message} />;
   const reread = () => resource.read();
   return (
     <section class="page">
