@@ -56,7 +56,11 @@ const auditPage = (cursor?: string | null): Promise<Page<AuditEntry>> => get(wit
 /** The newest entries of the audit log. */
 export const audit = new Resource<Page<AuditEntry>>(() => auditPage(), { everyMs: 5_000 });
 
-export const olderAudit = ({ nextCursor }: Page<AuditEntry>): Promise<Page<AuditEntry>> => auditPage(nextCursor);
+/** The entries that are shown, and the next older ones. */
+export async function olderAudit(shown: Page<AuditEntry>): Promise<Page<AuditEntry>> {
+  const next = await auditPage(shown.nextCursor);
+  return { ...next, items: [...shown.items, ...next.items] };
+}
 
 /** What this page has made: the server lists none. */
 export const backups = signal<readonly Backup[]>([]);

@@ -33,6 +33,7 @@ export const settings = {
   revokeAsk: "Revoke the key?",
   revokeText: "will be logged out and refused at once.",
   act: "Action",
+  when: "When",
   request: "Request",
   from: "From",
   older: "Older entries",

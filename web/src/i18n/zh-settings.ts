@@ -35,6 +35,7 @@ export const settings: Messages["settings"] = {
   revokeAsk: "吊销此密钥？",
   revokeText: "将立即退出并被拒绝。",
   act: "操作",
+  when: "时间",
   request: "请求",
   from: "来自",
   older: "更早的记录",

@@ -184,11 +184,11 @@ async function fillSettings(server: TestServer): Promise<Shown[]> {
     { name: "context-rollback", path: context, act: (page) => page.locator(".past li button").nth(1).click() },
     { name: "context-unknown", path: "/ui/state/talk%2Fcard" },
     { name: "settings", path: "/ui/settings" },
-    { name: "settings-reload", path: "/ui/settings?set=1", act: (page) => page.locator(".filters button").click() },
+    { name: "settings-reload", path: "/ui/settings?q=tools", act: (page) => page.locator(".filters button").click().then(() => visible(page.locator(".reload"))) },
     { name: "settings-keys", path: "/ui/settings?view=keys" },
     { name: "settings-new-key", path: "/ui/settings?view=keys", act: (page) => page.locator(".actions button").click() },
     { name: "settings-audit", path: "/ui/settings?view=audit" },
-    { name: "settings-backups", path: "/ui/settings?view=backups", act: (page) => page.locator(".actions button").first().click() },
+    { name: "settings-backups", path: "/ui/settings?view=backups", act: (page) => page.locator(".actions button").first().click().then(() => visible(page.locator(".command"))) },
     { name: "settings-about", path: "/ui/settings?view=about" },
   ];
 }

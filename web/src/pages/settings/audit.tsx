@@ -24,11 +24,11 @@ export function Audit() {
         fits={(entry) => isSearched(Object.values(entry).join(" "))}
         empty={<Empty title={t.noMatch} />}
         columns={[
-          { name: "when", title: calls.started, cell: ({ at }) => <Time at={at} /> },
           { name: "act", title: t.act, cell: ({ act, notKept }) => <><Code text={act} limit={64} />{notKept ? ` +${notKept}` : ""}</> },
-          { name: "who", title: calls.caller, cell: ({ who }) => <Raw text={who ?? "–"} limit={128} /> },
+          { name: "when", title: t.when, cell: ({ at }) => <Time at={at} /> },
           { name: "path", title: t.request, cell: ({ method, path }) => <Raw text={`${method} ${path}`} limit={300} /> },
           { name: "status", title: calls.status, cell: ({ status }) => <span class={status < 400 ? "num" : "num bad"}>{status}</span> },
+          { name: "who", title: calls.caller, cell: ({ who }) => <Raw text={who ?? "–"} limit={128} /> },
           { name: "from", title: t.from, cell: ({ from }) => <Raw text={from ?? ""} limit={64} /> },
         ]}
       />

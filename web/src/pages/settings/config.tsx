@@ -43,8 +43,8 @@ export function Config() {
         href={href}
         columns={[
           { name: "key", title: t.key, cell: (item) => <a href={href(item)}><Code text={item.key} /></a> },
-          { name: "value", title: t.value, cell: ({ value }) => <Raw text={oneLine(value)} limit={200} /> },
           { name: "origin", title: t.origin, cell: ({ source, origin }) => (source === "default" ? <span class="quiet">{t.default}</span> : <Code text={origin} />) },
+          { name: "value", title: t.value, cell: ({ value }) => <Raw text={oneLine(value)} limit={200} /> },
         ]}
       />
       {opened && (

@@ -10,7 +10,7 @@ import { texts } from "../../i18n/index.ts";
 import { Command } from "../../ui/button.tsx";
 import { Confirm } from "../../ui/confirm.tsx";
 import { Fresh } from "../../ui/fresh.tsx";
-import { Code, Raw } from "../../ui/raw.tsx";
+import { Code } from "../../ui/raw.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
 import { Table } from "../../ui/table.tsx";
 import { Ago, Time } from "../../ui/time.tsx";
@@ -50,13 +50,13 @@ export function Keys() {
                 {snapshot.value.map((key) => (
                   <tr key={key.id}>
                     <td>
-                      <Raw text={key.name} limit={128} />
+                      <Code text={key.name} limit={128} />
                     </td>
                     <td>
                       <Names of={key.scopes} />
                     </td>
                     <td>
-                      <Raw text={key.tenant} limit={64} />
+                      <Code text={key.tenant} limit={64} />
                     </td>
                     <td>
                       {key.expiresAt && (

@@ -19,7 +19,7 @@ export function ReloadReport() {
     return (
       <div class="callout bad reload" role="alert">
         <div>
-          <b>{t.notReloaded}</b> <Time at={last.at} />
+          <strong>{t.notReloaded}</strong> <Time at={last.at} />
           <p>
             <Failure error={last.error} />
           </p>
@@ -39,7 +39,7 @@ export function ReloadReport() {
   return (
     <div class={last ? "callout good reload" : "callout warn reload"} role="status">
       <div>
-        {last && <><b>{t.reloaded}</b> <Time at={last.at} /></>} {changed.length === 0 && t.nothingChanged}
+        {last && <><strong>{t.reloaded}</strong> <Time at={last.at} /></>} {changed.length === 0 && t.nothingChanged}
         {changed.map((part) => (
           <p key={part}>
             {t.changes[part]} <Names of={report[part] ?? []} />

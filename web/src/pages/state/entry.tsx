@@ -27,7 +27,7 @@ export function EntryView({ id, kind, entry, reread }: Props) {
       {entry && (
         <p class="card-head">
           <span class="quiet">
-            {t.version} <b class="num">{entry.version}</b> · {t.updated} <Time at={entry.updatedAt} />
+            {t.version} <strong class="num">{entry.version}</strong> · {t.updated} <Time at={entry.updatedAt} />
             {entry.expiresAt && <> · {t.expires} <Time at={entry.expiresAt} /> (<Countdown until={entry.expiresAt} />)</>}
           </span>
           {!draft && !hasCookies && may("state:write") && (

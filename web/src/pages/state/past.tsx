@@ -28,7 +28,7 @@ export function Past({ entry, versions, history, reread }: Props) {
       <ul>
         {versions.map((old) => (
           <li key={old.version}>
-            <b class="num">{old.version}</b> <Time at={old.createdAt} />{" "}
+            <strong class="num">{old.version}</strong> <Time at={old.createdAt} />{" "}
             {old.version !== entry.version && (
               <>
                 <button type="button" class="link" aria-expanded={opened === old.version} onClick={() => open(opened === old.version ? 0 : old.version)}>

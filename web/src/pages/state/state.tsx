@@ -61,7 +61,7 @@ function columns(): Column<ContextInfo>[] {
   const t = texts.value.contexts;
   return [
     { name: "name", title: t.title, cell: (context) => <a href={address.context(context.id)}><Raw text={context.toolType} limit={128} /></a> },
-    { name: "thread", title: texts.value.calls.thread, cell: ({ threadId }) => (threadId ? <Raw text={threadId} limit={128} /> : <span class="quiet">{t.shared}</span>) },
+    { name: "of", title: texts.value.calls.thread, cell: ({ threadId }) => (threadId ? <Raw text={threadId} limit={128} /> : <span class="quiet">{t.shared}</span>) },
     {
       name: "kinds",
       title: t.kinds,
