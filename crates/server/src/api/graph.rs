@@ -114,7 +114,7 @@ async fn graph(
         }
     };
     let mut statuses: HashMap<ToolName, _> =
-        statuses.into_iter().map(|(info, met)| (info.tool_name.clone(), (info, met))).collect();
+        statuses.into_iter().map(|(info, states)| (info.tool_name.clone(), (info, states))).collect();
     let tools = app.hub().list(&ToolFilter::default());
     let mut nodes: Vec<Node> = Vec::with_capacity(tools.len());
     let (mut edges, mut dependencies) = (Vec::new(), BTreeSet::new());
