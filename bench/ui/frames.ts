@@ -6,20 +6,19 @@ import { TestServer } from "../../web/tests/browser/server.ts";
 import { load, requestOf } from "./load.ts";
 import { quantile, type Row } from "./table.ts";
 
-const tools = 10_000;
 const calls = 10_000;
 const eventsPerSecond = 200;
 const longestFrameMs = 34;
 const longSeconds = 600;
 const mostGrowth = 10e6;
 
-export async function measureFrames({ seconds, isLong }: { seconds: number; isLong: boolean }): Promise<Row[]> {
+export async function measureFrames({ seconds, isLong, tools }: { seconds: number; isLong: boolean; tools: number }): Promise<Row[]> {
   const config = Array.from({ length: tools }, (_, index) => `[tools.tool_${index}]\nbuiltin = "calculator"\n`).join("");
   const server = await TestServer.start({ config, startTimeoutMs: 60_000 });
   const request = requestOf("POST", "/api/v1/tools/tool_1/calls", { arguments: { expression: "17+25" } });
-  for (let made = 0; made < calls; ) made += await load(server.port, request, 32, 500);
+  for (let made = 0; made < Math.min(calls, tools); ) made += await load(server.port, request, 32, 500);
   const rows: Row[] = [];
-  const events = new Events(server);
+  const events = new Events(server, tools);
   for (const [name, path] of [["tools", "/ui/tools"], ["calls", "/ui/calls"]] as const) {
     const opened = await open(server, path);
     await visible(opened.page.locator("main .page"));
@@ -47,13 +46,15 @@ export async function measureFrames({ seconds, isLong }: { seconds: number; isLo
 /** Changes statuses of tools, and makes some calls, at a constant rate. */
 class Events {
   private readonly server: TestServer;
+  private readonly tools: number;
   private timer: ReturnType<typeof setInterval> | undefined;
   private readonly open = new Set<Promise<unknown>>();
   private begun = 0;
   private sent = 0;
 
-  constructor(server: TestServer) {
+  constructor(server: TestServer, tools: number) {
     this.server = server;
+    this.tools = tools;
   }
 
   begin(): void {
@@ -76,7 +77,7 @@ class Events {
   }
 
   private send(index: number): void {
-    const tool = `tool_${(index * 37) % tools}`;
+    const tool = `tool_${(index * 37) % this.tools}`;
     const request = index % 4 === 0 ? this.server.call(tool, { expression: "1+1" }) : this.server.api("PUT", `/api/v1/tools/${tool}/status`, index % 2 ? { status: "maintenance", reason: `change ${index}` } : { status: "available" });
     this.open.add(request);
     void request.finally(() => this.open.delete(request));

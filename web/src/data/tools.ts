@@ -16,6 +16,8 @@ export const tools = new Resource<Tool[]>(() => getAll<Tool>("/api/v1/tools"), {
 
 /** More changed statuses at once than this are read as a whole list. */
 const maxSingleReads = 12;
+/** After the whole list was read, so many times as long nothing is: with thousands of tools it takes long, and the page has more to do. */
+const restAfterAll = 3;
 const changed = new Set<string>();
 let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -29,12 +31,20 @@ export function watchStatuses(): void {
 }
 
 async function readChanged(): Promise<void> {
-  timer = undefined;
   const names = [...changed];
   changed.clear();
-  if (tools.data.peek() === null) return;
-  if (names.length > maxSingleReads) return tools.read();
-  await Promise.all(names.map(readOne));
+  if (names.length <= maxSingleReads || tools.data.peek() === null) {
+    timer = undefined;
+    if (tools.data.peek() !== null) await Promise.all(names.map(readOne));
+    return;
+  }
+  const begun = performance.now();
+  await tools.read();
+  // What changes until then waits for it.
+  timer = setTimeout(() => {
+    timer = undefined;
+    if (changed.size > 0) void readChanged();
+  }, restAfterAll * (performance.now() - begun));
 }
 
 async function readOne(name: string): Promise<void> {

@@ -105,6 +105,7 @@ describe("hostile", { concurrency: 1 }, () => {
       }
       await page.goto(`${server.url}/ui/tools/plain?tab=try&call=${call}`);
       await page.getByRole("button", { name: "Run", exact: true }).click();
+      await page.getByRole("button", { name: "Run it" }).click();
       await visible(page.locator(".tree .mark", { hasText: "U+202E" }));
       await page.getByRole("button", { name: "Dry run" }).click();
       await visible(page.locator("#forecast"));

@@ -78,7 +78,12 @@ export class TestServer {
     }
     if (options.publicUrl) config = `[server]\npublic_url = "${options.publicUrl}"\n${config}`;
     writeFileSync(`${server.folder}/toolhub.toml`, config);
-    await server.run();
+    try {
+      await server.run();
+    } catch (error) {
+      await server.stop();
+      throw error;
+    }
     return server;
   }
 

@@ -72,7 +72,8 @@ function TextField({ form, field, path, value, isItem, shared }: InnerProps & { 
   const format = field.kind === "text" ? field.format : "";
   const change = (text: string) => form.set(path, text === "" && !isItem ? undefined : text);
   const pickerType = pickers[format];
-  const common = { ...shared, spellcheck: false, placeholder: value === null ? "null" : placeholderOf(field) || examples[format] || "", value: typeof value === "string" ? value : "" };
+  const sample = value === null ? "null" : placeholderOf(field) ? undefined : examples[format];
+  const common = { ...shared, spellcheck: false, placeholder: sample ?? placeholderOf(field), "data-raw": sample !== undefined || undefined, value: typeof value === "string" ? value : "" };
   if (typeof value === "string" && (value.length > 80 || value.includes("\n"))) return <textarea {...common} rows={4} onInput={(event) => change(event.currentTarget.value)} />;
   const input = <input {...common} type="text" inputMode={keyboards[format]} autocomplete="off" onInput={(event) => change(event.currentTarget.value)} />;
   if (!pickerType) return input;

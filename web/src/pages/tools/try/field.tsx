@@ -50,12 +50,12 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
   const tools = (
     <span class="field-tools">
       {isNullOffered && (
-        <button type="button" class="link" aria-pressed={value === null} aria-label={`null: ${last}`} onClick={() => form.set(path, value !== null ? null : isItem ? emptyOf(schema, form.root) : undefined)}>
-          <span data-raw>null</span>
+        <button type="button" class="link" aria-pressed={value === null} aria-label={`null: ${last}`} data-raw onClick={() => form.set(path, value !== null ? null : isItem ? emptyOf(schema, form.root) : undefined)}>
+          null
         </button>
       )}
       {isShown && described.kind !== "json" && path.length > 0 && (
-        <button type="button" class="link to-json" aria-pressed={isJson} aria-label={`JSON: ${last}`} onClick={() => setJson(!isJson)}>
+        <button type="button" class="link to-json" aria-pressed={isJson} aria-label={`${t.json}: ${last}`} onClick={() => setJson(!isJson)}>
           {t.json}
         </button>
       )}
