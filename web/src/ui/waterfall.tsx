@@ -62,7 +62,7 @@ const width = 1000;
 function Bar({ parts, total }: { parts: readonly Part[]; total: number }) {
   const x = (time: number) => (Math.min(Math.max(time, 0), total) / Math.max(total, 1e-6)) * width;
   return (
-    <svg class="bars" viewBox={`0 0 ${width} 16`} preserveAspectRatio="none" aria-hidden="true">
+    <svg class="step-bars" viewBox={`0 0 ${width} 16`} preserveAspectRatio="none" aria-hidden="true">
       {parts.map(({ kind, from, to }, index) => {
         // A step of no time is still seen, and stays inside.
         const wide = Math.max(x(to) - x(from), 3);
