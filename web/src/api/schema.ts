@@ -1303,8 +1303,12 @@ export interface components {
         FieldError: {
             /** @description What is wrong. */
             detail: string;
+            /** @description The field as a reader would write it, such as `lines[2].qty`; only of problems in the arguments of a call. */
+            field?: string | null;
             /** @description The location, as a JSON pointer. */
             pointer: string;
+            /** @description What was probably meant; only of problems in the arguments of a call. */
+            suggestion?: string | null;
         };
         /** @description Why a call would be refused. */
         ForecastError: {
