@@ -11,9 +11,7 @@ use super::tree::{KeySegment, Node, Path, Value};
 const KEYS: &[(&str, &str)] = &[
     ("imports.registry", "old registries are not supported yet; write each tool as [tools.NAME]"),
     ("alerts", "alerts are not supported yet; subscribe to the events of the HTTP API instead"),
-    ("ui", "the dashboard is not supported yet; remove the section"),
     ("server.cors_origins", "CORS is not supported yet: pages of other origins cannot use the server; remove the key"),
-    ("server.ui", "the dashboard is not supported yet; remove the key"),
     ("telemetry.otlp_endpoint", "trace export is not supported yet; use `/metrics`"),
     ("telemetry.capture_content", "trace export is not supported yet, so no content is captured; remove the key"),
     ("telemetry.alerts", "alerts are not supported yet; subscribe to the events of the HTTP API instead"),
