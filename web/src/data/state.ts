@@ -7,6 +7,7 @@ import { serverNow } from "../base/clock.ts";
 import { parseExact } from "../base/exact-json.ts";
 import type { Json } from "../base/json.ts";
 import { same } from "../base/merge.ts";
+import { saysCalls } from "./calls.ts";
 import { Resource } from "./resource.ts";
 
 export const stateKinds: readonly StateKind[] = ["business", "session", "cache", "connection"];
@@ -15,7 +16,7 @@ export const stateKinds: readonly StateKind[] = ["business", "session", "cache",
 export const maxContexts = 5_000;
 
 // No event reports a write, but most are made by calls.
-const saysState = ({ event }: HubEvent): boolean => event.startsWith("tool.execut") || event === "thread.swept" || event === "stream.thinned";
+const saysState = (event: HubEvent): boolean => saysCalls(event) || event.event === "thread.swept" || event.event === "stream.thinned";
 
 const contextsPath = "/api/v1/state/contexts";
 const pathOf = (id: string, kind: string, rest = ""): string => `${contextsPath}/${segment(id)}/${kind}${rest}`;

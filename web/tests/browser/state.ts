@@ -140,6 +140,17 @@ describe("state", { concurrency: 1 }, () => {
     assert.deepEqual(await dataOf("t4/cart"), { tea: 1 });
   });
 
+  test("a call that writes nothing appears in the history of an open page", async () => {
+    await server.call("notes", { add: "milk" }, "t7");
+    await withPage(server, address("t7/notes"), async ({ page }) => {
+      const ended = page.getByRole("list", { name: "History" }).getByText("call succeeded");
+      await until("the first call", async () => (await ended.count()) === 1);
+      await server.call("notes", {}, "t7");
+      await until("the second call", async () => (await ended.count()) === 2);
+      assert.equal((await server.api("GET", path("t7/notes"))).version, 1);
+    });
+  });
+
   test("what was typed outlives a lost connection", async () => {
     await put("t5/cart", { tea: 1 });
     await withPage(server, address("t5/cart"), async ({ page }) => {
