@@ -84,6 +84,40 @@ describe("threads", { concurrency: 1 }, () => {
     });
   });
 
+  test("a streamed answer whose beginning was missed says so, is followed again, and goes when it is stored", async () => {
+    const { runId } = await say("stream", "what is 1+1?");
+    const event = (name: string, members: object) => `event: ${name}\ndata: ${JSON.stringify({ event: name, runId, ...members })}\n\n`;
+    // Each connection sends what is there and ends.
+    let sent = event("message.delta", { text: "sentence" }) + event("message.delta", { text: " one" });
+    let isStored = false;
+    await withPage(server, "/ui/threads", async ({ page }) => {
+      await page.route("**/api/v1/threads/stream/runs*", async (route) => {
+        const response = await route.fetch();
+        const json = await response.json();
+        for (const run of json.items) run.status = "running";
+        await route.fulfill({ response, json });
+      });
+      await page.route("**/api/v1/threads/stream/messages*", async (route) => {
+        const response = await route.fetch();
+        const json = await response.json();
+        if (!isStored) json.items = json.items.filter(({ role }: { role: string }) => role !== "assistant");
+        await route.fulfill({ response, json });
+      });
+      await page.route("**/api/v1/runs/*/events", (route) => route.fulfill({ contentType: "text/event-stream", body: sent }));
+      await page.goto(`${server.url}/ui/threads/stream`);
+      const text = page.locator(".said.now .text");
+      await visible(text.getByText("…sentence one", { exact: true }));
+      sent = event("message.delta", { text: "three" });
+      await visible(text.getByText("…three", { exact: true }));
+      sent = event("message.delta", { text: "whole", again: true });
+      await visible(text.getByText("whole", { exact: true }));
+      sent = "";
+      isStored = true;
+      await visible(page.locator(".said.assistant:not(.now)", { hasText: "That is 2." }));
+      await gone(text);
+    });
+  });
+
   test("a run that waits is cancelled; its page shows the steps, and leads to its calls and thread", async () => {
     const { runId } = await say("cancel", "delete /tmp/x");
     await withPage(server, "/ui/threads/cancel", async ({ page }) => {
