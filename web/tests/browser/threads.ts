@@ -180,6 +180,18 @@ describe("threads", { concurrency: 1 }, () => {
     });
   });
 
+  test("a typed denial of a direct call stays when another person answers", async () => {
+    const approval = await server.ask("dangerous", { folder: "/tmp/d" }, "denial");
+    await withPage(server, "/ui/threads/denial", async ({ page }) => {
+      const box = page.locator(".said.direct .open-call");
+      await box.getByRole("button", { name: "Deny…" }).click();
+      await box.locator("textarea").fill("not this folder");
+      await server.api("POST", `/api/v1/approvals/${approval}`, { outcome: "proceed_once" });
+      await visible(page.locator(".said.direct", { hasText: "success" }));
+      assert.equal(await box.locator("textarea").inputValue(), "not this folder");
+    });
+  });
+
   test("beside it stand the tools that are offered, those that are not and why, and the states", async () => {
     await server.call("notes", { add: "milk" }, "side");
     await withPage(server, "/ui/threads/side", async ({ page }) => {

@@ -6,6 +6,7 @@ import type { Call, Message, Run } from "../../api/types.ts";
 import { duration } from "../../base/format.ts";
 import { pretty } from "../../base/json.ts";
 import { shorten } from "../../base/text.ts";
+import { draftOf } from "../../data/approvals.ts";
 import { followRun } from "../../data/runs.ts";
 import { openRun, type ThreadView } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
@@ -143,7 +144,7 @@ function Direct({ call }: { call: Call }) {
         </a>{" "}
         <CallBadge status={call.status} /> {call.durationMs != null && <span class="quiet num">{duration(call.durationMs)}</span>} {call.error && <Code text={call.error.code} />}
       </p>
-      {call.status === "awaiting_approval" && call.approval && <InlineApproval id={call.approval.id} />}
+      {call.approval && (call.status === "awaiting_approval" || draftOf(call.approval.id).mode !== "none") && <InlineApproval id={call.approval.id} />}
     </li>
   );
 }
