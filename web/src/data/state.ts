@@ -100,19 +100,26 @@ export function setDraft(id: string, kind: StateKind, draft: Draft | null): void
   drafts.value = draft ? { ...others, [keyOf(id, kind)]: draft } : others;
 }
 
-function ttlOf({ ttl, base }: Draft): string | null {
-  if (ttl) return ttl === "-" ? null : ttl;
-  // A write without a time to live would end the present one.
-  return base?.expiresAt ? `${Math.max(1, Date.parse(base.expiresAt) - serverNow())}ms` : null;
-}
+/** How long the state is still there; null without an end. */
+const leftMs = (entry: StateEntry | null): number | null => (entry?.expiresAt ? Date.parse(entry.expiresAt) - serverNow() : null);
 
-/** Writes the data if the state is still what the draft began with; false if it is not. */
+/** Whether the state has expired, so that a write needs a time to live of its own. */
+export const needsTtl = (draft: Draft, current: StateEntry | null): boolean => draft.ttl === "" && (leftMs(current) ?? 1) <= 0;
+
+/** A write without a time to live would end the present one. */
+const ttlOf = (draft: Draft, current: StateEntry | null): string | null => {
+  const left = leftMs(current);
+  return draft.ttl ? (draft.ttl === "-" ? null : draft.ttl) : left === null ? null : `${left}ms`;
+};
+
+/** Writes the data if the state is still what the draft began with; false if it is not, or if its time is over and the draft names no other. */
 export async function saveState(id: string, kind: StateKind, draft: Draft, data: Json): Promise<boolean> {
-  // A cache cannot be compared by the server.
-  if (kind === "cache" && !isSameWrite(await readEntry(id, kind), draft.base)) return false;
+  // The end may have moved without a new tag, and a cache cannot be compared by the server.
+  const current = await readEntry(id, kind);
+  if (!isSameWrite(current, draft.base) || needsTtl(draft, current)) return false;
   const condition = draft.base ? ifMatch(draft.base) : { "if-none-match": "*" };
   try {
-    await put(pathOf(id, kind), { data, ttl: ttlOf(draft) }, condition);
+    await put(pathOf(id, kind), { data, ttl: ttlOf(draft, current) }, condition);
     return true;
   } catch (error) {
     if (error instanceof ApiError && error.status === 412) return false;

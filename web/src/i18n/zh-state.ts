@@ -19,6 +19,7 @@ export const contexts: Messages["contexts"] = {
   place: (line, column) => `第 ${line} 行，第 ${column} 列`,
   ttl: "有效期",
   ttlText: "如 1h、7d；留空：不变；-：不过期",
+  ttlOver: "有效期已到，请输入新的有效期。",
   save: "保存",
   saved: "已保存",
   discard: "放弃",
