@@ -66,6 +66,6 @@ export async function olderAudit(shown: Page<AuditEntry>): Promise<Page<AuditEnt
 export const backups = signal<readonly Backup[]>([]);
 
 export async function makeBackup(store: "hub" | "state"): Promise<void> {
-  const backup = await post<Backup>(`/api/v1/backups?store=${store}`);
+  const backup = await post<Backup>(`/api/v1/backups?store=${store}`, undefined, {}, { timeoutMs: 600_000 });
   backups.value = [backup, ...backups.peek()];
 }
