@@ -38,6 +38,7 @@ export const settings: Messages["settings"] = {
   when: "时间",
   request: "请求",
   from: "来自",
+  noEntry: "已读取的记录中没有符合条件的。",
   older: "更早的记录",
   backup: "立即备份",
   backupState: "备份单独存储的状态数据",
