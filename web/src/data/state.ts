@@ -7,7 +7,7 @@ import { serverNow } from "../base/clock.ts";
 import { parseExact } from "../base/exact-json.ts";
 import type { Json } from "../base/json.ts";
 import { same } from "../base/merge.ts";
-import { saysCalls } from "./calls.ts";
+import { reportsCalls } from "./calls.ts";
 import { Resource } from "./resource.ts";
 
 export const stateKinds: readonly StateKind[] = ["business", "session", "cache", "connection"];
@@ -16,7 +16,7 @@ export const stateKinds: readonly StateKind[] = ["business", "session", "cache",
 export const maxContexts = 5_000;
 
 // No event reports a write, but most are made by calls.
-const saysState = (event: HubEvent): boolean => saysCalls(event) || event.event === "thread.swept" || event.event === "stream.thinned";
+const mayChangeState = (event: HubEvent): boolean => reportsCalls(event) || event.event === "thread.swept" || event.event === "stream.thinned";
 
 const contextsPath = "/api/v1/state/contexts";
 const pathOf = (id: string, kind: string, rest = ""): string => `${contextsPath}/${segment(id)}/${kind}${rest}`;
@@ -25,7 +25,7 @@ const pathOf = (id: string, kind: string, rest = ""): string => `${contextsPath}
 export const contextsOf = (thread: string, tool: string): Resource<Page<ContextInfo>> =>
   new Resource(
     async () => ({ items: (await getAll<ContextInfo>(withQuery(contextsPath, { threadId: thread, tool }), maxContexts)).sort((a, b) => b.updatedAt.localeCompare(a.updatedAt)) }),
-    { changes: saysState, everyMs: 10_000 },
+    { changes: mayChangeState, everyMs: 10_000 },
   );
 
 /** The contexts of the same thread, or with the same name if all threads share it. */
@@ -35,17 +35,17 @@ export function neighboursOf(id: string): Resource<Page<ContextInfo>> {
 }
 
 /** A state with what is known of its past. */
-export interface Kept {
+export interface StateWithHistory {
   entry: StateEntry | null;
   versions: StateVersion[];
   history: HistoryEntry[];
 }
 
 /** One state; its past is read again when it was written, and after calls, which leave entries without writing. */
-export function entryOf(id: string, kind: StateKind): Resource<Kept> {
+export function entryOf(id: string, kind: StateKind): Resource<StateWithHistory> {
   let mayHavePast = false;
   const past = async <T>(name: string): Promise<T[]> => (await read<Page<T>>(withQuery(pathOf(id, kind, name), { limit: 100 }))).items;
-  const resource: Resource<Kept> = new Resource(
+  const resource: Resource<StateWithHistory> = new Resource(
     async () => {
       const entry = await readEntry(id, kind);
       const before = resource.data.peek()?.value;
@@ -54,7 +54,7 @@ export function entryOf(id: string, kind: StateKind): Resource<Kept> {
       const [versions, history] = entry && kind === "business" ? await Promise.all([past<StateVersion>("/versions"), past<HistoryEntry>("/history")]) : [[], []];
       return { entry, versions, history };
     },
-    { changes: (event) => saysState(event) && (mayHavePast = true), everyMs: 2_000 },
+    { changes: (event) => mayChangeState(event) && (mayHavePast = true), everyMs: 2_000 },
   );
   return resource;
 }

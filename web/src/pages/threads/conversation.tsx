@@ -50,8 +50,8 @@ export function Conversation({ view, reread }: { view: ThreadView; reread: () =>
         </button>
       )}
       <ol class="conversation" aria-label={t.conversation}>
-        {items.slice(-shown).map((item) => ("message" in item ? <Said key={`m${item.message.seq}`} message={item.message} results={results} /> : <Direct key={item.call.id} call={item.call} />))}
-        {run && <Now key={run.id} run={run} view={view} reread={reread} />}
+        {items.slice(-shown).map((item) => ("message" in item ? <MessageItem key={`m${item.message.seq}`} message={item.message} results={results} /> : <Direct key={item.call.id} call={item.call} />))}
+        {run && <OpenRunItem key={run.id} run={run} view={view} reread={reread} />}
       </ol>
       {newest && !run && <RunError run={newest} />}
       {newest && !run && <OpenCalls run={newest} done={reread} />}
@@ -63,7 +63,7 @@ export function Conversation({ view, reread }: { view: ThreadView; reread: () =>
 
 type Results = ReadonlyMap<string, Extract<Message, { role: "tool" }>["results"][number]>;
 
-function Said({ message, results }: { message: Message; results: Results }) {
+function MessageItem({ message, results }: { message: Message; results: Results }) {
   const t = texts.value.threads;
   // Results stand below the calls that they answer.
   if (message.role === "tool") return null;
@@ -150,7 +150,7 @@ function Direct({ call }: { call: Call }) {
 }
 
 /** The open run: the answer as it comes, the calls that are not in the conversation yet, and what it waits for. */
-function Now({ run, view, reread }: { run: Run; view: ThreadView; reread: () => Promise<void> }) {
+function OpenRunItem({ run, view, reread }: { run: Run; view: ThreadView; reread: () => Promise<void> }) {
   const t = texts.value.threads;
   const messages = view.messages.flatMap((message) => (message.role === "assistant" && message.runId === run.id ? [message] : []));
   const text = useStream(run, messages.length, reread);
