@@ -192,6 +192,25 @@ describe("threads", { concurrency: 1 }, () => {
     });
   });
 
+  test("of several approvals the first has the keys, then the next", async () => {
+    await server.ask("dangerous", { folder: "/tmp/first" }, "several");
+    await server.ask("dangerous", { folder: "/tmp/second" }, "several");
+    await withPage(server, "/ui/threads/several", async ({ page }) => {
+      const box = (name: string) => page.locator(".said.direct .open-call", { hasText: name });
+      await visible(box("/tmp/first"));
+      await visible(box("/tmp/second"));
+      await page.locator("h1").click();
+      await page.keyboard.press("d");
+      await visible(box("/tmp/first").locator("textarea"));
+      assert.equal(await page.locator(".open-call textarea").count(), 1);
+      await box("/tmp/first").locator("button[type=submit]").click();
+      await gone(box("/tmp/first"));
+      await page.locator("h1").click();
+      await page.keyboard.press("d");
+      await visible(box("/tmp/second").locator("textarea"));
+    });
+  });
+
   test("beside it stand the tools that are offered, those that are not and why, and the states", async () => {
     await server.call("notes", { add: "milk" }, "side");
     await withPage(server, "/ui/threads/side", async ({ page }) => {
