@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Call, CallSeries, Key, Run, Tool } from "../src/api/types.ts";
 import { withQuery } from "../src/api/client.ts";
 import { expiringKeys, failedRuns, readDropped } from "../src/data/facts.ts";
-import { countNew, filterQuery, readCallFilter, saysCalls } from "../src/data/calls.ts";
+import { countNew, filterQuery, readCallFilter, reportsCalls } from "../src/data/calls.ts";
 import { linesOf } from "../src/data/series.ts";
 import { readTick } from "../src/data/ticks.ts";
 import { applyFilter, nextSort, readFilter } from "../src/pages/tools/filter.ts";
@@ -103,7 +103,7 @@ test("the filter of calls is what the address says, and only a second with calls
   const filter = readCallFilter(new URLSearchParams("tool=weather&since=1h&view=refusals&thread=%20t1%20"));
   assert.deepEqual([filter.tool, filter.since, filter.thread, filter.code], ["weather", "1h", "t1", ""]);
   assert.equal(filterQuery(filter), "tool=weather&thread=t1&since=1h");
-  const tick = (members: object) => saysCalls({ event: "metrics.tick", timestamp: "", ...members });
+  const tick = (members: object) => reportsCalls({ event: "metrics.tick", timestamp: "", ...members });
   assert.deepEqual([tick({ calls: {} }), tick({ calls: { success: 1 } }), tick({ refusals: { forbidden: 1 } }), tick({ inFlight: 2 })], [false, true, true, true]);
 });
 

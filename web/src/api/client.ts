@@ -31,9 +31,13 @@ export const setRequestLanguage = (tag: string): void => void (language = tag);
 /** What happens when the server no longer knows who asks. */
 export const whenUnauthenticated = (act: () => void): void => void (onUnauthenticated = act);
 
-const timeoutMs = 30_000;
+/** How a request is made beside its path and body. */
+interface Options {
+  /** After how long without an answer it fails. */
+  timeoutMs?: number;
+}
 
-async function send(method: string, path: string, body?: unknown, more: Record<string, string> = {}): Promise<Response> {
+async function send(method: string, path: string, body?: unknown, more: Record<string, string> = {}, { timeoutMs = 30_000 }: Options = {}): Promise<Response> {
   const headers: Record<string, string> = { accept: "application/json", "accept-language": language, ...more };
   if (body !== undefined) headers["content-type"] = "application/json";
   const init: RequestInit = { method, headers, signal: AbortSignal.timeout(timeoutMs), credentials: "same-origin", cache: "no-store" };
@@ -60,14 +64,14 @@ async function readProblem(response: Response): Promise<Problem | null> {
   }
 }
 
-async function request<T>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> {
-  const response = await send(method, path, body, headers);
+async function request<T>(method: string, path: string, body?: unknown, headers?: Record<string, string>, options?: Options): Promise<T> {
+  const response = await send(method, path, body, headers, options);
   const text = await response.text();
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
 export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
-export const post = <T>(path: string, body?: unknown, headers?: Record<string, string>): Promise<T> => request<T>("POST", path, body, headers);
+export const post = <T>(path: string, body?: unknown, headers?: Record<string, string>, options?: Options): Promise<T> => request<T>("POST", path, body, headers, options);
 export const put = <T>(path: string, body: unknown, headers?: Record<string, string>): Promise<T> => request<T>("PUT", path, body, headers);
 export const remove = (path: string): Promise<void> => request<void>("DELETE", path);
 export const getText = async (path: string): Promise<string> => (await send("GET", path)).text();

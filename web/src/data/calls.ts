@@ -48,7 +48,7 @@ export function callsPath(filter: CallFilter, limit: number, cursor: string | nu
 }
 
 /** Whether a report of a second says that calls began, run or ended on this node. */
-export function saysCalls(event: HubEvent): boolean {
+export function reportsCalls(event: HubEvent): boolean {
   if (event.event !== "metrics.tick") return false;
   const some = (counts: unknown) => typeof counts === "object" && counts !== null && Object.keys(counts).length > 0;
   return some(event.calls) || some(event.refusals) || Number(event.inFlight) > 0 || Number(event.queued) > 0;
@@ -58,7 +58,7 @@ export const headSize = 100;
 
 /** The newest calls of a filter, read again every second in which something is called, and now and then for what other nodes do. */
 export const newestCalls = (filter: CallFilter): Resource<Page<Call>> =>
-  new Resource(() => get<Page<Call>>(callsPath(filter, headSize)), { changes: (event) => saysCalls(event) || event.event.startsWith("approval."), everyMs: 5_000 });
+  new Resource(() => get<Page<Call>>(callsPath(filter, headSize)), { changes: (event) => reportsCalls(event) || event.event.startsWith("approval."), everyMs: 5_000 });
 
 /** Calls as they were when the list was paused, and older ones that were asked for since. */
 export interface Paused {
@@ -110,7 +110,7 @@ export const cancelCall = (id: string): Promise<unknown> => post(`/api/v1/calls/
 export const refusalsOf = (filter: Pick<CallFilter, "tool" | "thread" | "caller" | "code">, limit: number): Resource<Refusal[]> =>
   new Resource(
     async () => (await getAll<Refusal>(withQuery("/api/v1/refusals", { tool: filter.tool, threadId: filter.thread, caller: filter.caller, code: filter.code }), limit)).slice(0, limit),
-    { changes: saysCalls, everyMs: 10_000 },
+    { changes: reportsCalls, everyMs: 10_000 },
   );
 
 // A record of all kinds: a new one that is missing here is a type error.

@@ -49,5 +49,5 @@ export function readDropped(metrics: string): Dropped {
 export const dropped = new Resource<Dropped>(async () => readDropped(await getText("/metrics")), { changes: is("store.lost"), everyMs: 60_000 });
 
 export const restartServer = (name: string): Promise<void> => post(`/api/v1/mcp-servers/${segment(name)}/restart`);
-export const reloadNodes = (): Promise<{ nodes: NodeReload[] }> => post("/api/v1/nodes/reload");
+export const reloadNodes = (): Promise<{ nodes: NodeReload[] }> => post("/api/v1/nodes/reload", undefined, {}, { timeoutMs: 120_000 });
 export const acceptClock = (): Promise<void> => post("/api/v1/clock/accept");

@@ -2,7 +2,7 @@
 
 import { get, withQuery } from "../api/client.ts";
 import type { Graph, HubEvent } from "../api/types.ts";
-import { saysCalls } from "./calls.ts";
+import { reportsCalls } from "./calls.ts";
 import { Resource } from "./resource.ts";
 
 export type Edge = Graph["edges"][number];
@@ -16,7 +16,7 @@ const changesTools = ({ event }: HubEvent): boolean => event.startsWith("tool.")
 /** The graph with the statuses in a thread, or those that all threads share. Successes in a thread have no event of their own. */
 export const graphOf = (threadId: string): Resource<Graph> =>
   new Resource(() => get<Graph>(withQuery("/api/v1/graph", { threadId })), {
-    changes: (event) => changesTools(event) || (threadId !== "" && saysCalls(event)),
+    changes: (event) => changesTools(event) || (threadId !== "" && reportsCalls(event)),
     everyMs: threadId ? 5_000 : 30_000,
   });
 

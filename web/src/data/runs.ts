@@ -78,19 +78,25 @@ export const runMs = (run: Run): number => Math.max(0, (run.endedAt ? Date.parse
 
 export const agentOf = (list: readonly Agent[], name: string): Agent | undefined => list.find((agent) => agent.name === name);
 
-/** Follows the events of a run until it ends or the returned function is called. A lost connection is not opened again: the page reads the run anyway. */
-export function followRun(id: string, take: (event: HubEvent) => void): () => void {
+/**
+ * Follows the events of a run from now on, until the returned function is called. A connection that ends is opened again after a second;
+ * `begin` is called for each one, because nothing says what was missed in between.
+ */
+export function followRun(id: string, begin: () => void, take: (event: HubEvent) => void): () => void {
   const abort = new AbortController();
   const follow = async () => {
     const response = await fetch(`${base}/api/v1/runs/${segment(id)}/events`, { headers: { accept: "text/event-stream" }, signal: abort.signal, credentials: "same-origin", cache: "no-store" });
     if (!response.ok || !response.body) return;
     const [parser, decoder, reader] = [new SseParser(), new TextDecoder(), response.body.getReader()];
+    begin();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
       for (const { data } of parser.feed(decoder.decode(value, { stream: true }))) take(JSON.parse(data) as HubEvent);
     }
   };
-  follow().catch(() => undefined);
-  return () => abort.abort();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const repeat = () => void follow().catch(() => undefined).finally(() => abort.signal.aborted || (timer = setTimeout(repeat, 1_000)));
+  repeat();
+  return () => (abort.abort(), clearTimeout(timer));
 }

@@ -56,16 +56,22 @@ const auditPage = (cursor?: string | null): Promise<Page<AuditEntry>> => get(wit
 /** The newest entries of the audit log. */
 export const audit = new Resource<Page<AuditEntry>>(() => auditPage(), { everyMs: 5_000 });
 
-/** The entries that are shown, and the next older ones. */
-export async function olderAudit(shown: Page<AuditEntry>): Promise<Page<AuditEntry>> {
-  const next = await auditPage(shown.nextCursor);
-  return { ...next, items: [...shown.items, ...next.items] };
+/** Adds older entries, until some of them fit or a few pages were read. */
+export async function olderAudit(shown: Page<AuditEntry>, fits: (entry: AuditEntry) => boolean): Promise<Page<AuditEntry>> {
+  let { items, nextCursor } = shown;
+  const before = items.length;
+  for (let page = 0; page < 5 && nextCursor && !items.slice(before).some(fits); page++) {
+    const older = await auditPage(nextCursor);
+    items = [...items, ...older.items];
+    nextCursor = older.nextCursor;
+  }
+  return { items, nextCursor: nextCursor ?? null };
 }
 
 /** What this page has made: the server lists none. */
 export const backups = signal<readonly Backup[]>([]);
 
 export async function makeBackup(store: "hub" | "state"): Promise<void> {
-  const backup = await post<Backup>(`/api/v1/backups?store=${store}`);
+  const backup = await post<Backup>(`/api/v1/backups?store=${store}`, undefined, {}, { timeoutMs: 600_000 });
   backups.value = [backup, ...backups.peek()];
 }

@@ -7,6 +7,7 @@ import { serverNow } from "../base/clock.ts";
 import { parseExact } from "../base/exact-json.ts";
 import type { Json } from "../base/json.ts";
 import { same } from "../base/merge.ts";
+import { reportsCalls } from "./calls.ts";
 import { Resource } from "./resource.ts";
 
 export const stateKinds: readonly StateKind[] = ["business", "session", "cache", "connection"];
@@ -15,7 +16,7 @@ export const stateKinds: readonly StateKind[] = ["business", "session", "cache",
 export const maxContexts = 5_000;
 
 // No event reports a write, but most are made by calls.
-const saysState = ({ event }: HubEvent): boolean => event.startsWith("tool.execut") || event === "thread.swept" || event === "stream.thinned";
+const mayChangeState = (event: HubEvent): boolean => reportsCalls(event) || event.event === "thread.swept" || event.event === "stream.thinned";
 
 const contextsPath = "/api/v1/state/contexts";
 const pathOf = (id: string, kind: string, rest = ""): string => `${contextsPath}/${segment(id)}/${kind}${rest}`;
@@ -24,7 +25,7 @@ const pathOf = (id: string, kind: string, rest = ""): string => `${contextsPath}
 export const contextsOf = (thread: string, tool: string): Resource<Page<ContextInfo>> =>
   new Resource(
     async () => ({ items: (await getAll<ContextInfo>(withQuery(contextsPath, { threadId: thread, tool }), maxContexts)).sort((a, b) => b.updatedAt.localeCompare(a.updatedAt)) }),
-    { changes: saysState, everyMs: 10_000 },
+    { changes: mayChangeState, everyMs: 10_000 },
   );
 
 /** The contexts of the same thread, or with the same name if all threads share it. */
@@ -34,17 +35,17 @@ export function neighboursOf(id: string): Resource<Page<ContextInfo>> {
 }
 
 /** A state with what is known of its past. */
-export interface Kept {
+export interface StateWithHistory {
   entry: StateEntry | null;
   versions: StateVersion[];
   history: HistoryEntry[];
 }
 
 /** One state; its past is read again when it was written, and after calls, which leave entries without writing. */
-export function entryOf(id: string, kind: StateKind): Resource<Kept> {
+export function entryOf(id: string, kind: StateKind): Resource<StateWithHistory> {
   let mayHavePast = false;
   const past = async <T>(name: string): Promise<T[]> => (await read<Page<T>>(withQuery(pathOf(id, kind, name), { limit: 100 }))).items;
-  const resource: Resource<Kept> = new Resource(
+  const resource: Resource<StateWithHistory> = new Resource(
     async () => {
       const entry = await readEntry(id, kind);
       const before = resource.data.peek()?.value;
@@ -53,7 +54,7 @@ export function entryOf(id: string, kind: StateKind): Resource<Kept> {
       const [versions, history] = entry && kind === "business" ? await Promise.all([past<StateVersion>("/versions"), past<HistoryEntry>("/history")]) : [[], []];
       return { entry, versions, history };
     },
-    { changes: (event) => saysState(event) && (mayHavePast = true), everyMs: 2_000 },
+    { changes: (event) => mayChangeState(event) && (mayHavePast = true), everyMs: 2_000 },
   );
   return resource;
 }
@@ -99,19 +100,26 @@ export function setDraft(id: string, kind: StateKind, draft: Draft | null): void
   drafts.value = draft ? { ...others, [keyOf(id, kind)]: draft } : others;
 }
 
-function ttlOf({ ttl, base }: Draft): string | null {
-  if (ttl) return ttl === "-" ? null : ttl;
-  // A write without a time to live would end the present one.
-  return base?.expiresAt ? `${Math.max(1, Date.parse(base.expiresAt) - serverNow())}ms` : null;
-}
+/** How long the state is still there; null without an end. */
+const leftMs = (entry: StateEntry | null): number | null => (entry?.expiresAt ? Date.parse(entry.expiresAt) - serverNow() : null);
 
-/** Writes the data if the state is still what the draft began with; false if it is not. */
+/** Whether the state has expired, so that a write needs a time to live of its own. */
+export const needsTtl = (draft: Draft, current: StateEntry | null): boolean => draft.ttl === "" && (leftMs(current) ?? 1) <= 0;
+
+/** A write without a time to live would end the present one. */
+const ttlOf = (draft: Draft, current: StateEntry | null): string | null => {
+  const left = leftMs(current);
+  return draft.ttl ? (draft.ttl === "-" ? null : draft.ttl) : left === null ? null : `${left}ms`;
+};
+
+/** Writes the data if the state is still what the draft began with; false if it is not, or if its time is over and the draft names no other. */
 export async function saveState(id: string, kind: StateKind, draft: Draft, data: Json): Promise<boolean> {
-  // A cache cannot be compared by the server.
-  if (kind === "cache" && !isSameWrite(await readEntry(id, kind), draft.base)) return false;
+  // The end may have moved without a new tag, and a cache cannot be compared by the server.
+  const current = await readEntry(id, kind);
+  if (!isSameWrite(current, draft.base) || needsTtl(draft, current)) return false;
   const condition = draft.base ? ifMatch(draft.base) : { "if-none-match": "*" };
   try {
-    await put(pathOf(id, kind), { data, ttl: ttlOf(draft) }, condition);
+    await put(pathOf(id, kind), { data, ttl: ttlOf(draft, current) }, condition);
     return true;
   } catch (error) {
     if (error instanceof ApiError && error.status === 412) return false;

@@ -2,14 +2,14 @@
 
 import { get, getAll, post, remove, segment, withQuery } from "../api/client.ts";
 import type { Agent, Call, ContextInfo, Explanation, HubEvent, Instance, Message, Page, Run, Thread, ToolStatus } from "../api/types.ts";
-import { saysCalls } from "./calls.ts";
+import { reportsCalls } from "./calls.ts";
 import { Resource } from "./resource.ts";
 import { isOpen } from "./runs.ts";
 
 const path = (id: string, part = ""): string => `/api/v1/threads/${segment(id)}${part}`;
 const pageSize = 100;
 
-const changesThreads = (event: HubEvent): boolean => /^(run|approval|thread)\./.test(event.event) || saysCalls(event);
+const changesThreads = (event: HubEvent): boolean => /^(run|approval|thread)\./.test(event.event) || reportsCalls(event);
 const concerns = (id: string) => (event: HubEvent): boolean => event.threadId === id && /^(run|approval|thread)\./.test(event.event);
 
 const threadsPath = (q: string, cursor: string | null = null): string => withQuery("/api/v1/threads", { order: "active", q, limit: pageSize, cursor });
@@ -69,7 +69,7 @@ export function threadOf(id: string): Resource<ThreadView> {
       return { messages, runs: runs.items, calls: calls.items.filter(({ runId }) => !runId).reverse() };
     },
     // A run that waits goes on without an event when the result of an external call arrives.
-    { changes: (event) => concerns(id)(event) || (event.event === "metrics.tick" && (saysCalls(event) || (resource.data.peek()?.value.runs.some(isOpen) ?? false))) },
+    { changes: (event) => concerns(id)(event) || (event.event === "metrics.tick" && (reportsCalls(event) || (resource.data.peek()?.value.runs.some(isOpen) ?? false))) },
   );
   return resource;
 }
@@ -117,9 +117,9 @@ export const toolsOf = (id: string): Resource<ThreadTools> =>
       const withheld = Object.entries(states.data.toolStates)
         .filter(([name]) => !offered.has(name))
         .map(([name, { status, reason, dependencies = [] }]): Withheld => ({ name, status, reason, missing: dependencies.filter(({ met }) => !met).map(({ toolName }) => toolName), deniedBy: "" }));
-      const odd = withheld.filter(({ status }) => status === "available").slice(0, maxExplained);
+      const unexplained = withheld.filter(({ status }) => status === "available").slice(0, maxExplained);
       await Promise.all(
-        odd.map(async (tool) => {
+        unexplained.map(async (tool) => {
           tool.deniedBy = (await get<Explanation>(withQuery(`/api/v1/tools/${segment(tool.name)}/explain`, { threadId: id }))).deniedBy ?? "";
         }),
       );
@@ -135,6 +135,6 @@ export function fitsPatterns(name: string, patterns: readonly string[] | null): 
 }
 
 export const statesOf = (id: string): Resource<ContextInfo[]> =>
-  new Resource(() => getAll(withQuery("/api/v1/state/contexts", { threadId: id }), 500), { changes: (event) => concerns(id)(event) || saysCalls(event) });
+  new Resource(() => getAll(withQuery("/api/v1/state/contexts", { threadId: id }), 500), { changes: (event) => concerns(id)(event) || reportsCalls(event) });
 
-export const instancesOf = (id: string): Resource<Instance[]> => new Resource(() => getAll(path(id, "/instances")), { changes: saysCalls, everyMs: 10_000 });
+export const instancesOf = (id: string): Resource<Instance[]> => new Resource(() => getAll(path(id, "/instances")), { changes: reportsCalls, everyMs: 10_000 });

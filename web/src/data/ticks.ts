@@ -16,7 +16,7 @@ export interface Tick {
   queued: number;
 }
 
-const kept = 60;
+const maxTicks = 60;
 
 /** Oldest first; null for a second without a report. */
 export const ticks = signal<readonly (Tick | null)[]>([]);
@@ -48,8 +48,8 @@ export function watchTicks(): void {
     const tick = readTick(event);
     // Seconds in which nothing came are a gap in the lines, not a level.
     const seconds = lastTick.peek() ? Math.round((serverNow() - (lastTick.peek()?.at ?? 0)) / 1000) : 1;
-    const gap = Array.from({ length: Math.min(kept, Math.max(0, seconds - 2)) }, () => null);
-    ticks.value = [...ticks.peek(), ...gap, tick].slice(-kept);
+    const gap = Array.from({ length: Math.min(maxTicks, Math.max(0, seconds - 2)) }, () => null);
+    ticks.value = [...ticks.peek(), ...gap, tick].slice(-maxTicks);
     lastTick.value = { value: tick, at: serverNow(), epoch: current.state === "live" ? current.epoch : 0 };
   });
 }

@@ -99,7 +99,7 @@ export const enableTool = (name: string) => changeStatus(name, () => post(`${too
 export const disableTool = (name: string, reason: string) => changeStatus(name, () => post(`${toolPath(name)}/disable`, reason ? { reason } : {}));
 
 /** Makes a disabled tool available again: what disabled it may be a switch, or an override. */
-export async function bringBack(name: string): Promise<ToolStatusInfo> {
+export async function enableAndReset(name: string): Promise<ToolStatusInfo> {
   await enableTool(name);
   return resetTool(name);
 }

@@ -36,6 +36,7 @@ export const settings = {
   when: "When",
   request: "Request",
   from: "From",
+  noEntry: "No entry matches among those that were read.",
   older: "Older entries",
   backup: "Back up now",
   backupState: "Back up states in their own store",

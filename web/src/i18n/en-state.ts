@@ -17,6 +17,7 @@ export const contexts = {
   place: (line: number, column: number) => `Line ${line}, column ${column}`,
   ttl: "Time to live",
   ttlText: "1h, 7d; empty: unchanged; -: no end",
+  ttlOver: "The time to live is over. Type a new one.",
   save: "Save",
   saved: "Saved",
   discard: "Discard",

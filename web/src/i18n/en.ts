@@ -61,7 +61,7 @@ export const en = {
   connection: {
     lost: "Connection lost",
     since: "since",
-    oldNumbers: "Grey numbers are old; each says when it was read.",
+    oldNumbers: ". Grey numbers are old; each says when it was read.",
     nextAttempt: (seconds: number) => `next attempt in ${seconds} s`,
     trying: "trying…",
     retryNow: "Try now",
@@ -155,7 +155,7 @@ export const en = {
     load: "Load",
     none: "No calls in this time.",
     node: "Only calls of the node",
-    since: "The numbers are in its memory and start at zero with it.",
+    since: ". The numbers are in its memory and start at zero with it.",
     summary: (title: string, last: string, highest: string) => `${title}: last ${last}, highest ${highest}`,
   },
   attention: {

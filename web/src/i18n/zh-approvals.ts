@@ -14,7 +14,7 @@ export const approvals: Messages["approvals"] = {
   rule: "规则",
   caller: "调用者",
   inThread: "会话",
-  asked: "提出",
+  asked: "提出时间",
   callGone: "调用者不再等待；允许后在再次调用时生效",
   tool: "工具",
   arguments: "参数",
@@ -37,7 +37,7 @@ export const approvals: Messages["approvals"] = {
   notJson: "这不是 JSON 对象。",
   redactedStays: "保持 [redacted] 的值沿用调用者发送的内容。",
   allowEdited: "用这些参数允许",
-  alreadyAnswered: "此审批刚刚已被答复。",
+  alreadyAnswered: "此审批刚刚已有人答复。",
   answeredBy: "答复者",
   became: {
     pending: "等待中。",

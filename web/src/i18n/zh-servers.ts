@@ -28,7 +28,7 @@ export const nodes: Messages["nodes"] = {
   alive: "正常",
   dead: "已离开",
   version: "版本",
-  layouts: (read, written) => `记录：读 ${read}，写 ${written}`,
+  layouts: (read, written) => `记录格式：可读 ${read}，写入 ${written}`,
   config: "配置",
   differs: "配置不同",
   self: "此节点",

@@ -60,7 +60,7 @@ export const zh: Messages = {
   connection: {
     lost: "连接已断开",
     since: "始于",
-    oldNumbers: "灰色数字为旧数据，旁边注明读取时间。",
+    oldNumbers: "。灰色数字为旧数据，旁边注明读取时间。",
     nextAttempt: (seconds) => `${seconds} 秒后重试`,
     trying: "正在重试…",
     retryNow: "立即重试",
@@ -154,7 +154,7 @@ export const zh: Messages = {
     load: "负载",
     none: "这段时间内没有调用。",
     node: "仅统计此节点的调用：",
-    since: "数据保存在节点的内存中，重启后重新开始统计。",
+    since: "。数据保存在节点的内存中，重启后重新开始统计。",
     summary: (title, last, highest) => `${title}：最近 ${last}，最高 ${highest}`,
   },
   attention: {

@@ -28,7 +28,7 @@ function ConnectionBar() {
     <div class="top-bar bad" data-bar="lost">
       <Icon name="lost" />
       <span class="grow">
-        <strong>{t.lost}</strong> {t.since} <Time at={current.since} />. {t.oldNumbers}
+        <strong>{t.lost}</strong> {t.since} <Time at={current.since} />{t.oldNumbers}
       </span>
       <span class="quiet" aria-hidden="true">
         {seconds > 0 ? t.nextAttempt(seconds) : t.trying}

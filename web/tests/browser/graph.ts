@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { gone, visible, withPage } from "./browser.ts";
 import { graphConfig } from "./pages.ts";
-import { TestServer } from "./server.ts";
+import { TestServer, until } from "./server.ts";
 
 describe("graph", { concurrency: 1 }, () => {
   let server: TestServer;
@@ -46,6 +46,21 @@ describe("graph", { concurrency: 1 }, () => {
       await page.locator("a.graph-tool[aria-current]").focus();
       await page.keyboard.press("Enter");
       await visible(page.locator("h1", { hasText: "report" }));
+    });
+  });
+
+  test("the field keeps the focus when it is emptied, and follows the address", async () => {
+    await withPage(server, "/ui/graph?tool=report", async ({ page }) => {
+      const tool = page.getByLabel("Choose a tool");
+      assert.equal(await tool.inputValue(), "report");
+      await tool.fill("");
+      await visible(page.locator("a.graph-tool", { hasText: "either" }));
+      await page.keyboard.type("clo");
+      await page.keyboard.press("Enter");
+      await visible(page.locator(".chosen", { hasText: "clock" }));
+      assert.equal(await tool.inputValue(), "clock");
+      await page.getByRole("link", { name: "Whole graph" }).click();
+      await until("the field to be empty", async () => (await tool.inputValue()) === "");
     });
   });
 

@@ -62,7 +62,16 @@ describe("settings", { concurrency: 1 }, () => {
       await page.getByRole("searchbox").fill("denied api/v1/audit");
       await visible(rows.filter({ hasText: "403" }));
       await page.getByRole("searchbox").fill("nothing-like-this");
-      await visible(page.getByText("Nothing matches."));
+      await visible(page.getByText("No entry matches among those that were read."));
+      // The match stands on the third page of older ones.
+      const entry = (id: string, act: string) => ({ id, act, at: new Date().toISOString(), method: "POST", path: "/", status: 200 });
+      await page.route("**/api/v1/audit*", (route) => {
+        const at = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
+        return route.fulfill({ json: { items: [entry(`e${at}`, at === 3 ? "nothing-like-this" : "other")], nextCursor: at < 4 ? String(at + 1) : null } });
+      });
+      await page.reload();
+      await page.getByRole("button", { name: "Older entries" }).click();
+      await visible(rows.getByText("nothing-like-this"));
     });
   });
 

@@ -98,6 +98,29 @@ describe("state", { concurrency: 1 }, () => {
     assert.deepEqual(await dataOf("t2/cart"), { tea: 4 });
   });
 
+  test("a save keeps the end that the state has now, and asks for one when its time is over", async () => {
+    await put("t8/cart", { tea: 1 }, "7d");
+    let left = 3_600_000;
+    await withPage(server, address("t8/cart"), async ({ page }) => {
+      await edit(page, '{"tea": 2}');
+      await page.route(`**${path("t8/cart")}`, async (route) => {
+        if (route.request().method() !== "GET") return route.continue();
+        const response = await route.fetch();
+        await route.fulfill({ response, json: { ...(await response.json()), expiresAt: new Date(Date.now() + left).toISOString() } });
+      });
+      left = -5_000;
+      await visible(page.getByText("The time to live is over."));
+      assert.ok(await save(page).isDisabled());
+      left = 3_600_000;
+      await gone(page.getByText("The time to live is over."));
+      await save(page).click();
+      await gone(field(page));
+    });
+    const { data, expiresAt } = await server.api("GET", path("t8/cart"));
+    assert.deepEqual(data, { tea: 2 });
+    assert.ok(Math.abs(Date.parse(expiresAt) - Date.now() - 3_600_000) < 60_000, expiresAt);
+  });
+
   test("bad JSON is wrong at its place, what the server refuses stays, and a time to live is set", async () => {
     await put("t3/cart", { tea: 1 }, "1h", "cache");
     await withPage(server, address("t3/cart"), async ({ page }) => {
@@ -138,6 +161,17 @@ describe("state", { concurrency: 1 }, () => {
       await visible(page.locator(".block", { hasText: '"tea": 1' }));
     });
     assert.deepEqual(await dataOf("t4/cart"), { tea: 1 });
+  });
+
+  test("a call that writes nothing appears in the history of an open page", async () => {
+    await server.call("notes", { add: "milk" }, "t7");
+    await withPage(server, address("t7/notes"), async ({ page }) => {
+      const ended = page.getByRole("list", { name: "History" }).getByText("call succeeded");
+      await until("the first call", async () => (await ended.count()) === 1);
+      await server.call("notes", {}, "t7");
+      await until("the second call", async () => (await ended.count()) === 2);
+      assert.equal((await server.api("GET", path("t7/notes"))).version, 1);
+    });
   });
 
   test("what was typed outlives a lost connection", async () => {

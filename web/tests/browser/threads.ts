@@ -84,6 +84,40 @@ describe("threads", { concurrency: 1 }, () => {
     });
   });
 
+  test("a streamed answer whose beginning was missed says so, is followed again, and goes when it is stored", async () => {
+    const { runId } = await say("stream", "what is 1+1?");
+    const event = (name: string, members: object) => `event: ${name}\ndata: ${JSON.stringify({ event: name, runId, ...members })}\n\n`;
+    // Each connection sends what is there and ends.
+    let sent = event("message.delta", { text: "sentence" }) + event("message.delta", { text: " one" });
+    let isStored = false;
+    await withPage(server, "/ui/threads", async ({ page }) => {
+      await page.route("**/api/v1/threads/stream/runs*", async (route) => {
+        const response = await route.fetch();
+        const json = await response.json();
+        for (const run of json.items) run.status = "running";
+        await route.fulfill({ response, json });
+      });
+      await page.route("**/api/v1/threads/stream/messages*", async (route) => {
+        const response = await route.fetch();
+        const json = await response.json();
+        if (!isStored) json.items = json.items.filter(({ role }: { role: string }) => role !== "assistant");
+        await route.fulfill({ response, json });
+      });
+      await page.route("**/api/v1/runs/*/events", (route) => route.fulfill({ contentType: "text/event-stream", body: sent }));
+      await page.goto(`${server.url}/ui/threads/stream`);
+      const text = page.locator(".said.now .text");
+      await visible(text.getByText("…sentence one", { exact: true }));
+      sent = event("message.delta", { text: "three" });
+      await visible(text.getByText("…three", { exact: true }));
+      sent = event("message.delta", { text: "whole", again: true });
+      await visible(text.getByText("whole", { exact: true }));
+      sent = "";
+      isStored = true;
+      await visible(page.locator(".said.assistant:not(.now)", { hasText: "That is 2." }));
+      await gone(text);
+    });
+  });
+
   test("a run that waits is cancelled; its page shows the steps, and leads to its calls and thread", async () => {
     const { runId } = await say("cancel", "delete /tmp/x");
     await withPage(server, "/ui/threads/cancel", async ({ page }) => {
@@ -143,6 +177,37 @@ describe("threads", { concurrency: 1 }, () => {
       await visible(page.locator(".said.assistant .text", { hasText: "That is 5." }));
       assert.equal(await page.locator(".open-call textarea").inputValue(), "half an answer");
       assert.ok(await page.getByRole("button", { name: "Report" }).isDisabled());
+    });
+  });
+
+  test("a typed denial of a direct call stays when another person answers", async () => {
+    const approval = await server.ask("dangerous", { folder: "/tmp/d" }, "denial");
+    await withPage(server, "/ui/threads/denial", async ({ page }) => {
+      const box = page.locator(".said.direct .open-call");
+      await box.getByRole("button", { name: "Deny…" }).click();
+      await box.locator("textarea").fill("not this folder");
+      await server.api("POST", `/api/v1/approvals/${approval}`, { outcome: "proceed_once" });
+      await visible(page.locator(".said.direct", { hasText: "success" }));
+      assert.equal(await box.locator("textarea").inputValue(), "not this folder");
+    });
+  });
+
+  test("of several approvals the first has the keys, then the next", async () => {
+    await server.ask("dangerous", { folder: "/tmp/first" }, "several");
+    await server.ask("dangerous", { folder: "/tmp/second" }, "several");
+    await withPage(server, "/ui/threads/several", async ({ page }) => {
+      const box = (name: string) => page.locator(".said.direct .open-call", { hasText: name });
+      await visible(box("/tmp/first"));
+      await visible(box("/tmp/second"));
+      await page.locator("h1").click();
+      await page.keyboard.press("d");
+      await visible(box("/tmp/first").locator("textarea"));
+      assert.equal(await page.locator(".open-call textarea").count(), 1);
+      await box("/tmp/first").locator("button[type=submit]").click();
+      await gone(box("/tmp/first"));
+      await page.locator("h1").click();
+      await page.keyboard.press("d");
+      await visible(box("/tmp/second").locator("textarea"));
     });
   });
 

@@ -1,5 +1,6 @@
 // The six answers to an approval. What was typed stays when another person answers first.
 
+import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
 import type { AnswerBody, Approval, Tool } from "../../api/types.ts";
@@ -12,6 +13,9 @@ import { Failure } from "../../ui/notice.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { unopened } from "./arguments.tsx";
 import { EditForm } from "./edit.tsx";
+
+/** The approvals on the page that wait, in their order. Only the first has the keys. */
+const waiting = signal<readonly string[]>([]);
 
 interface Props {
   approval: Approval;
@@ -43,12 +47,18 @@ export function Decision({ approval, tool, onAnswer }: Props) {
       setBusy(false);
     }
   };
-  useKeys({
+  useLayoutEffect(() => {
+    if (!isOpen) return;
+    waiting.value = [...waiting.peek(), approval.id];
+    return () => void (waiting.value = waiting.peek().filter((id) => id !== approval.id));
+  }, [approval.id, isOpen]);
+  const keys = {
     // One key only moves the focus: a slip must not allow a call.
     a: () => allow.current?.focus(),
     d: () => isOpen && change({ mode: "deny" }),
     e: () => isOpen && change({ mode: "edit", text: draft.text || pretty(approval.arguments) }),
-  });
+  };
+  useKeys(waiting.value[0] === approval.id ? keys : {});
   if (!isOpen && draft.mode === "none") return null;
   const mayAllow = isOpen && !isBusy && closed.length === 0;
   return (

@@ -1,6 +1,6 @@
 // The graph of dependencies between tools: all of it, or what one tool waits for and what waits for it.
 
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Graph } from "../../api/types.ts";
 import { closest, search } from "../../base/match.ts";
 import { connectedNames, graphOf, type GraphNode, maxDrawn, neighbourhood } from "../../data/graph.ts";
@@ -55,7 +55,7 @@ function View({ graph }: { graph: Graph }) {
   return (
     <>
       <div class="filters">
-        <ToolField key={chosen} names={all} chosen={chosen} />
+        <ToolField names={all} chosen={chosen} />
         {chosen && <a href={hrefOf("")}>{t.graph.whole}</a>}
         <span class="quiet">{t.graph.counts(shown.length, graph.nodes.length)}</span>
         <button type="button" aria-pressed={isList} onClick={() => setQuery({ view: isList ? null : "list" })}>{t.graph.list}</button>
@@ -83,6 +83,8 @@ const Chosen = ({ node }: { node: GraphNode }) => (
 function ToolField({ names, chosen }: { names: readonly string[]; chosen: string }) {
   const t = texts.value.graph;
   const [typed, setTyped] = useState(chosen);
+  // Not by a key: the field keeps the focus when it is emptied.
+  useEffect(() => setTyped(chosen), [chosen]);
   const found = typed ? search(typed, names, (name) => name, 20) : [];
   const choose = (name: string) => setQuery({ tool: name });
   return (

@@ -37,7 +37,7 @@ export function Charts({ tool }: { tool: string }) {
           <Fresh of={snapshot}>
             <Drawn snapshot={snapshot} isTool={tool !== ""} />
             <p class="quiet chart-note">
-              {t.node} <Code text={nodeName(snapshot.value.node)} limit={80} />. {t.since}
+              {t.node} <Code text={nodeName(snapshot.value.node)} limit={80} />{t.since}
             </p>
           </Fresh>
         )}

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Tool } from "../../api/types.ts";
 import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
-import { bringBack, explanationOf, resetTool } from "../../data/tools.ts";
+import { enableAndReset, explanationOf, resetTool } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { say } from "../../ui/notice.tsx";
@@ -35,7 +35,7 @@ export function WithheldTool({ tool }: { tool: Tool }) {
           <a class="button" href={address.tool(tool.name)}>{t.why}</a>
           {may("tools:write") && tool.status !== "unavailable" && <ActButton act={() => resetTool(tool.name).then((info) => say(t.wasReset(info.toolName)))}>{t.reset}</ActButton>}
           {may("tools:write") && tool.status === "unavailable" && !tool.origin && (
-            <ActButton act={() => bringBack(tool.name).then((info) => say(t.wasEnabled(info.toolName)))}>{t.enable}</ActButton>
+            <ActButton act={() => enableAndReset(tool.name).then((info) => say(t.wasEnabled(info.toolName)))}>{t.enable}</ActButton>
           )}
         </>
       }

@@ -27,7 +27,15 @@ export function About() {
         <Raw text={info.data.value?.value.configFile ?? "–"} />
       </Row>
       <Row name={texts.value.calls.caller}>
-        <Names of={[caller ?? "", tenant ?? "", ...scopes]} />
+        <Raw text={caller || "–"} limit={128} />
+      </Row>
+      {tenant && (
+        <Row name={t.tenant}>
+          <Raw text={tenant} limit={128} />
+        </Row>
+      )}
+      <Row name={t.scopes}>
+        <Names of={scopes} />
       </Row>
       <Row name={t.api}>
         {["/docs", "/openapi.json"].map((path) => <a key={path} class="spaced" href={base + path} data-raw>{path}</a>)}

@@ -1,5 +1,6 @@
 // The audit log: changes and refused requests, the newest first.
 
+import type { AuditEntry } from "../../api/types.ts";
 import { audit, olderAudit } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
 import { PagedList } from "../../ui/paged-list.tsx";
@@ -7,6 +8,8 @@ import { Code, Raw } from "../../ui/raw.tsx";
 import { isSearched, SearchField } from "../../ui/search-field.tsx";
 import { Empty } from "../../ui/state.tsx";
 import { Time } from "../../ui/time.tsx";
+
+const fits = (entry: AuditEntry): boolean => isSearched(Object.values(entry).join(" "));
 
 export function Audit() {
   const { settings: t, calls } = texts.value;
@@ -19,10 +22,10 @@ export function Audit() {
         label={t.view.audit}
         class="audit-list"
         newest={audit}
-        older={olderAudit}
+        older={(shown) => olderAudit(shown, fits)}
         olderText={t.older}
-        fits={(entry) => isSearched(Object.values(entry).join(" "))}
-        empty={<Empty title={t.noMatch} />}
+        fits={fits}
+        empty={<Empty title={t.noEntry} />}
         columns={[
           { name: "act", title: t.act, cell: ({ act, notKept }) => <><Code text={act} limit={64} />{notKept ? ` +${notKept}` : ""}</> },
           { name: "when", title: t.when, cell: ({ at }) => <Time at={at} /> },

@@ -1,6 +1,7 @@
 // Backups of the store: made here, restored on the server.
 
 import { bytes } from "../../base/format.ts";
+import { quoted } from "../../base/snippets.ts";
 import { backups, makeBackup } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton, Command } from "../../ui/button.tsx";
@@ -18,7 +19,7 @@ export function Backups() {
       </div>
       {backups.value.map(({ path, bytes: size, sha256, store }) => (
         <div key={path} role="status">
-          <Command text={`toolhub restore ${store === "state" ? "--state " : ""}${path}`} />
+          <Command text={`toolhub restore ${store === "state" ? "--state " : ""}${quoted(path)}`} />
           <div class="quiet">
             {bytes(size)} · <Raw text={`SHA-256 ${sha256}`} />
           </div>

@@ -3,10 +3,11 @@
 import { useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
 import type { StateEntry, StateKind } from "../../api/types.ts";
+import { now } from "../../base/clock.ts";
 import { parseMembers } from "../../base/exact-json.ts";
 import { type Json, pretty } from "../../base/json.ts";
 import { may } from "../../data/session.ts";
-import { type Draft, isSameWrite, saveState, setDraft } from "../../data/state.ts";
+import { type Draft, isSameWrite, needsTtl, saveState, setDraft } from "../../data/state.ts";
 import { texts } from "../../i18n/index.ts";
 import { Confirm } from "../../ui/confirm.tsx";
 import { Diff } from "../../ui/diff.tsx";
@@ -30,6 +31,8 @@ export function Edit({ id, kind, draft, current, reread }: Props) {
   const [error, setError] = useState<ApiError | null>(null);
   const change = (next: Partial<Draft>) => (setError(null), setDraft(id, kind, { ...draft, ...next }));
   const parsed = parseMembers(draft.text);
+  // The time may run out while the page is open.
+  const isTtlMissing = now.value > 0 && needsTtl(draft, current);
   const isConflict = !isBusy && !isSameWrite(draft.base, current);
   const save = async (data: Json) => {
     setBusy(true);
@@ -55,8 +58,9 @@ export function Edit({ id, kind, draft, current, reread }: Props) {
       <JsonField text={draft.text} parsed={parsed} change={(text) => change({ text })} />
       <label>
         {t.ttl}
-        <input type="text" name="ttl" placeholder={t.ttlText} autocomplete="off" value={draft.ttl} onInput={(event) => change({ ttl: event.currentTarget.value.trim() })} />
+        <input type="text" name="ttl" placeholder={t.ttlText} required={isTtlMissing} autocomplete="off" value={draft.ttl} onInput={(event) => change({ ttl: event.currentTarget.value.trim() })} />
       </label>
+      {isTtlMissing && <p class="error-text" role="alert">{t.ttlOver}</p>}
       {"value" in parsed && !isConflict && <Diff before={before} after={pretty(parsed.value)} />}
       {error && (
         <p class="error-text" role="alert">
@@ -64,7 +68,7 @@ export function Edit({ id, kind, draft, current, reread }: Props) {
         </p>
       )}
       <div class="answers">
-        <button type="button" class="primary" disabled={isBusy || isConflict || "error" in parsed || !may("state:write")} onClick={() => "value" in parsed && void save(parsed.value)}>
+        <button type="button" class="primary" disabled={isBusy || isConflict || isTtlMissing || "error" in parsed || !may("state:write")} onClick={() => "value" in parsed && void save(parsed.value)}>
           {t.save}
         </button>
         {draft.mine !== undefined && draft.mine !== draft.text && (

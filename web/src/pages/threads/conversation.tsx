@@ -6,6 +6,7 @@ import type { Call, Message, Run } from "../../api/types.ts";
 import { duration } from "../../base/format.ts";
 import { pretty } from "../../base/json.ts";
 import { shorten } from "../../base/text.ts";
+import { draftOf } from "../../data/approvals.ts";
 import { followRun } from "../../data/runs.ts";
 import { openRun, type ThreadView } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
@@ -49,8 +50,8 @@ export function Conversation({ view, reread }: { view: ThreadView; reread: () =>
         </button>
       )}
       <ol class="conversation" aria-label={t.conversation}>
-        {items.slice(-shown).map((item) => ("message" in item ? <Said key={`m${item.message.seq}`} message={item.message} results={results} /> : <Direct key={item.call.id} call={item.call} />))}
-        {run && <Now run={run} view={view} reread={reread} />}
+        {items.slice(-shown).map((item) => ("message" in item ? <MessageItem key={`m${item.message.seq}`} message={item.message} results={results} /> : <Direct key={item.call.id} call={item.call} />))}
+        {run && <OpenRunItem key={run.id} run={run} view={view} reread={reread} />}
       </ol>
       {newest && !run && <RunError run={newest} />}
       {newest && !run && <OpenCalls run={newest} done={reread} />}
@@ -62,7 +63,7 @@ export function Conversation({ view, reread }: { view: ThreadView; reread: () =>
 
 type Results = ReadonlyMap<string, Extract<Message, { role: "tool" }>["results"][number]>;
 
-function Said({ message, results }: { message: Message; results: Results }) {
+function MessageItem({ message, results }: { message: Message; results: Results }) {
   const t = texts.value.threads;
   // Results stand below the calls that they answer.
   if (message.role === "tool") return null;
@@ -143,17 +144,18 @@ function Direct({ call }: { call: Call }) {
         </a>{" "}
         <CallBadge status={call.status} /> {call.durationMs != null && <span class="quiet num">{duration(call.durationMs)}</span>} {call.error && <Code text={call.error.code} />}
       </p>
-      {call.status === "awaiting_approval" && call.approval && <InlineApproval id={call.approval.id} />}
+      {call.approval && (call.status === "awaiting_approval" || draftOf(call.approval.id).mode !== "none") && <InlineApproval id={call.approval.id} />}
     </li>
   );
 }
 
 /** The open run: the answer as it comes, the calls that are not in the conversation yet, and what it waits for. */
-function Now({ run, view, reread }: { run: Run; view: ThreadView; reread: () => Promise<void> }) {
+function OpenRunItem({ run, view, reread }: { run: Run; view: ThreadView; reread: () => Promise<void> }) {
   const t = texts.value.threads;
-  const text = useStream(run, reread);
+  const messages = view.messages.flatMap((message) => (message.role === "assistant" && message.runId === run.id ? [message] : []));
+  const text = useStream(run, messages.length, reread);
+  const isStored = messages.some(({ content }) => content === text);
   const stored = new Set(view.messages.flatMap((message) => (message.role === "tool" ? message.results.map(({ callId }) => callId) : [])));
-  const isStored = view.messages.some((message) => message.role === "assistant" && message.runId === run.id && message.content === text);
   // Those that ask a person something stand below with their question.
   const calls = run.calls.filter((call) => !stored.has(call.id) && !asks(call));
   return (
@@ -179,12 +181,31 @@ function Now({ run, view, reread }: { run: Run; view: ThreadView; reread: () => 
   );
 }
 
+/** A part of the message that the model writes, and what is known of it. */
+interface Streamed {
+  text: string;
+  /** `cut` if its beginning was missed or more of it was; the next part then replaces it. */
+  is: "cut" | "followed" | "whole";
+  /** Whether a message ended before it on the same connection, so that it is not the one that is stored next. */
+  isNext: boolean;
+}
+
+const nothing: Streamed = { text: "", is: "cut", isNext: false };
+
+/** Adds a part. A text whose beginning was missed begins with dots. */
+function add(before: Streamed, part: string, isRestarted: boolean): Streamed {
+  if (isRestarted) return { text: part, is: "followed", isNext: before.isNext };
+  if (before.is === "followed") return { ...before, text: before.text + part };
+  const isNext = before.is === "whole";
+  return { text: isNext ? part : `…${part}`, is: "followed", isNext };
+}
+
 /**
  * The text of the message that the model writes now. The stream is open only while the run goes on and the page is seen: a browser
- * opens six connections to a server at most, for all tabs.
+ * opens six connections to a server at most, for all tabs. The stream sends nothing of what came before it.
  */
-function useStream(run: Run, reread: () => Promise<void>): string {
-  const [text, setText] = useState("");
+function useStream(run: Run, storedMessages: number, reread: () => Promise<void>): string {
+  const [streamed, setStreamed] = useState(nothing);
   const [isSeen, setSeen] = useState(!document.hidden);
   useEffect(() => {
     const look = () => setSeen(!document.hidden);
@@ -195,19 +216,13 @@ function useStream(run: Run, reread: () => Promise<void>): string {
   useEffect(() => {
     if (!isFollowed) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    let isWhole = false;
-    const end = followRun(run.id, (event) => {
+    const begin = () => setStreamed(({ text }) => ({ ...nothing, text }));
+    const end = followRun(run.id, begin, (event) => {
       if (event.event === "message.delta") {
         const part = String(event.text ?? "");
-        const isNew = isWhole || event.again === true;
-        isWhole = false;
-        setText((before) => (isNew ? part : before + part));
-        return;
+        return setStreamed((before) => add(before, part, event.again === true));
       }
-      if (event.event === "message.completed") {
-        isWhole = true;
-        setText(String(event.content ?? ""));
-      }
+      if (event.event === "message.completed") setStreamed({ text: String(event.content ?? ""), is: "whole", isNext: false });
       timer ??= setTimeout(() => ((timer = undefined), void reread()), 250);
     });
     return () => {
@@ -215,5 +230,7 @@ function useStream(run: Run, reread: () => Promise<void>): string {
       clearTimeout(timer);
     };
   }, [run.id, isFollowed]);
-  return text;
+  // The stored message stands above. A whole text is compared with it; of one that was cut only the order is known.
+  useEffect(() => setStreamed((before) => (before.is === "whole" || before.isNext ? before : nothing)), [storedMessages]);
+  return streamed.text;
 }

@@ -47,7 +47,8 @@ export function MessageBox({ id, view, reread }: { id: string; view: ThreadView;
     }
   };
   const onKey = (event: KeyboardEvent) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    // Safari ends the composition before the Enter that ended it; only the old code tells that key apart.
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
     void send();
   };

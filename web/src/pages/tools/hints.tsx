@@ -19,8 +19,8 @@ export function Hints({ tool }: { tool: Tool }) {
       <span class="tag" data-raw>
         {tool.kind}
       </span>
-      {words.map(([word, isGrave]) => (
-        <span key={word} class={isGrave ? "tag grave" : "tag"}>
+      {words.map(([word, isDestructive]) => (
+        <span key={word} class={isDestructive ? "tag grave" : "tag"}>
           {word}
         </span>
       ))}

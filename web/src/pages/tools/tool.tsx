@@ -5,7 +5,7 @@ import type { Tool } from "../../api/types.ts";
 import { closest } from "../../base/match.ts";
 import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
-import { bringBack, disableTool, resetTool, toolNames, toolOf, tools } from "../../data/tools.ts";
+import { enableAndReset, disableTool, resetTool, toolNames, toolOf, tools } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { Fresh } from "../../ui/fresh.tsx";
@@ -96,7 +96,7 @@ function Actions({ tool, reread }: { tool: Tool; reread: () => Promise<void> }) 
         {t.maintenance}
       </button>
       {tool.status === "unavailable" && (
-        <ActButton act={() => bringBack(tool.name).then(() => done(t.wasEnabled))}>{t.enable}</ActButton>
+        <ActButton act={() => enableAndReset(tool.name).then(() => done(t.wasEnabled))}>{t.enable}</ActButton>
       )}
       {tool.status !== "unavailable" && (
         <button type="button" onClick={() => setOpen("disable")}>

@@ -93,7 +93,7 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
   };
   const run = () => attempt(async () => setStarted((await startCall(tool.name, value, threadId.trim())).id));
   const tryDry = () => attempt(async () => setForecast({ facts: await dryRun(tool.name, value, threadId.trim()), of: value, at: serverNow() }));
-  const isGrave = tool.annotations.destructive && !tool.annotations.readOnly;
+  const isDestructive = tool.annotations.destructive && !tool.annotations.readOnly;
   return (
     <div class="columns even">
       <section class="card try" aria-labelledby="try-arguments">
@@ -131,7 +131,7 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
           </ActButton>
           {may("tools:call") && (
             <>
-              <ActButton class="primary" disabled={invalid.length > 0} act={async () => (isGrave ? setAsking(true) : run())}>
+              <ActButton class="primary" disabled={invalid.length > 0} act={async () => (isDestructive ? setAsking(true) : run())}>
                 {t.run}
               </ActButton>
               <Copies tool={tool.name} value={value} threadId={threadId.trim()} />
