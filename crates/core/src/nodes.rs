@@ -22,8 +22,9 @@ use smol_str::SmolStr;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use compatibility::FIRST_GENERATION;
 pub use compatibility::NewerNode;
-use compatibility::{RECORD_LAYOUTS, Reported, generation_to_write, newer_node};
+use compatibility::{Reported, generation_to_write, newer_node, older, record_layouts};
 use maintenance::{Lease, is_lease};
 use record::NodeRecord;
 pub use record::{NodeInfo, NodeLayouts, NodeState, NodeStatus, announced_node_timeout};
@@ -99,7 +100,7 @@ impl Nodes {
             version: SmolStr::new_static(env!("CARGO_PKG_VERSION")),
             config_digest: info.config_digest,
             started_at: clock.now(),
-            layouts: NodeLayouts { read: RECORD_LAYOUTS, written: RECORD_LAYOUTS },
+            layouts: NodeLayouts { read: record_layouts(), written: record_layouts() },
             timeout: Some(timeout),
         };
         let config_digest = Mutex::new(own.config_digest.clone());
@@ -146,8 +147,15 @@ impl Nodes {
     /// This node as it is now.
     fn own_record(&self) -> NodeRecord {
         let config_digest = self.config_digest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let written = generation_to_write(RECORD_LAYOUTS, self.lock().alive().map(|node| node.layouts.read));
-        NodeRecord { config_digest, layouts: NodeLayouts { read: RECORD_LAYOUTS, written }, ..self.own.clone() }
+        let sightings = self.lock();
+        let written = if self.is_exclusive || sightings.has_looked() {
+            generation_to_write(record_layouts(), sightings.alive().map(|node| node.layouts.read))
+        } else {
+            // Other nodes may be alive, of which this one has not heard yet.
+            older(record_layouts())
+        };
+        drop(sightings);
+        NodeRecord { config_digest, layouts: NodeLayouts { read: record_layouts(), written }, ..self.own.clone() }
     }
 
     /// Announces the digest of the current config.

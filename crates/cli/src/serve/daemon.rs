@@ -329,7 +329,9 @@ impl HostControl for Daemon {
 
 fn build_failure(error: &BuildError) -> Failure {
     match error {
-        BuildError::Store(_) | BuildError::StateStore(_) => Failure::new("store_unavailable", error.to_string()),
+        BuildError::Store(_) | BuildError::StateStore(_) | BuildError::NewerNode(_) | BuildError::NewerRecords(_) => {
+            Failure::new("store_unavailable", error.to_string())
+        }
         _ => Failure::new("config_invalid", error.to_string()).help("toolhub config check"),
     }
 }

@@ -8,7 +8,10 @@ use std::sync::{Arc, Weak};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use crate::{engine::Engine, nodes::NodeLayouts};
+use crate::{
+    engine::Engine,
+    nodes::{FIRST_GENERATION, NodeLayouts},
+};
 use toolhub_storage::backend::{
     Backend, Batch, Change, Durability, Expect, Partition, PartitionKind, RowKey, RowVersion, StoreError, Table, Write,
     decode, encode,
@@ -16,7 +19,6 @@ use toolhub_storage::backend::{
 use toolhub_types::{ids::Tenant, timestamp::Timestamp};
 
 const LAYOUT: u32 = 1;
-const FIRST_GENERATION: u32 = 1;
 const ROW_ID: SmolStr = SmolStr::new_static("written");
 
 /// The store may contain records in layouts that this version cannot read: a newer version has used it.

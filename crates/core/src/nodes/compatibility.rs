@@ -11,15 +11,31 @@ use smol_str::SmolStr;
 
 use super::record::NodeRecord;
 
+/// The layouts that every version reads.
+pub(crate) const FIRST_GENERATION: u32 = 1;
+
 /// The generation of the layouts of all records that this version writes, once every living node reads it. It reads the one before, too.
-pub(super) const RECORD_LAYOUTS: u32 = 1;
+const RECORD_LAYOUTS: u32 = 1;
+
+/// The same; in builds with debug assertions, a test of upgrades may let the program act as the next release.
+pub(super) fn record_layouts() -> u32 {
+    #[cfg(debug_assertions)]
+    {
+        use std::sync::LazyLock;
+        static ACTS_AS_NEXT: LazyLock<bool> = LazyLock::new(|| std::env::var_os("TOOLHUB_NEXT_LAYOUTS").is_some());
+        if *ACTS_AS_NEXT {
+            return RECORD_LAYOUTS + 1;
+        }
+    }
+    RECORD_LAYOUTS
+}
 
 /// A living node that writes records which this version cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "node `{name}` (Toolhub {version}) of this store writes records in layouts of generation {written}, and this version reads them up to \
      generation {known}: start this node with that version",
-    known = RECORD_LAYOUTS
+    known = record_layouts()
 )]
 pub struct NewerNode {
     /// The name of the node.
@@ -32,7 +48,12 @@ pub struct NewerNode {
 
 /// The generation to write, if this version has its own generation and the other living nodes read up to these.
 pub(super) fn generation_to_write(own: u32, read_by_others: impl Iterator<Item = u32>) -> u32 {
-    read_by_others.fold(own, u32::min).max(own.saturating_sub(1))
+    read_by_others.fold(own, u32::min).max(older(own))
+}
+
+/// The generation before this one, if there is one.
+pub(super) fn older(own: u32) -> u32 {
+    (own - 1).max(FIRST_GENERATION)
 }
 
 /// What was reported already. Each difference is reported once, and again after it was gone.
@@ -63,7 +84,7 @@ impl Reported {
 /// The node, if it writes what this version cannot read.
 pub(super) fn newer_node(node: &NodeRecord) -> Option<NewerNode> {
     let (name, version, written) = (node.name.clone(), node.version.clone(), node.layouts.written);
-    (written > RECORD_LAYOUTS).then_some(NewerNode { name, version, written })
+    (written > record_layouts()).then_some(NewerNode { name, version, written })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-use super::compatibility::RECORD_LAYOUTS;
+use super::compatibility::record_layouts;
 use toolhub_storage::backend::Row;
 use toolhub_types::timestamp::Timestamp;
 
@@ -140,7 +140,7 @@ impl NodeRecord {
             version: SmolStr::new_static("newer"),
             config_digest: None,
             started_at: Timestamp::default(),
-            layouts: NodeLayouts { read: RECORD_LAYOUTS + 1, written: RECORD_LAYOUTS + 1 },
+            layouts: NodeLayouts { read: record_layouts() + 1, written: record_layouts() + 1 },
             timeout: None,
         }
     }

@@ -22,6 +22,7 @@ pub(super) struct Sightings {
     timeout: Duration,
     interval: Duration,
     nodes: HashMap<SmolStr, Sighting>,
+    has_looked: bool,
     /// The time between successful renewals of the observer's own row, since its start.
     watched: Duration,
     /// The end of the last renewal, if it succeeded.
@@ -53,7 +54,8 @@ pub(super) struct Changes {
 impl Sightings {
     /// This node renews its row every `interval`. Others are dead after `timeout` without a renewal, or after their own if that is longer.
     pub(super) fn new(timeout: Duration, interval: Duration) -> Self {
-        Self { timeout, interval, nodes: HashMap::new(), watched: Duration::ZERO, renewed_at: None, dead: Vec::new() }
+        let (nodes, has_looked, watched, renewed_at, dead) = Default::default();
+        Self { timeout, interval, nodes, has_looked, watched, renewed_at, dead }
     }
 
     /// Takes note of a renewal of the observer's own row: when it began and ended if it succeeded.
@@ -76,6 +78,7 @@ impl Sightings {
 
     /// Takes note of the rows of all other nodes, which were read after `at`.
     pub(super) fn update(&mut self, rows: Vec<(NodeRecord, RowVersion)>, at: Instant) -> Changes {
+        self.has_looked = true;
         let watched_before = self.watched_until(at);
         let mut before = std::mem::take(&mut self.nodes);
         let mut changes = Changes::default();
@@ -104,6 +107,11 @@ impl Sightings {
         let excess = self.dead.len().saturating_sub(MAX_LISTED_DEAD);
         self.dead.drain(..excess);
         changes
+    }
+
+    /// Whether the rows of other nodes were read at least once.
+    pub(super) fn has_looked(&self) -> bool {
+        self.has_looked
     }
 
     /// Whether the node had a row at the last look.

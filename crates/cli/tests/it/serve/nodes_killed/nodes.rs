@@ -86,10 +86,21 @@ impl Nodes {
 
     /// Starts a node that does not run.
     pub(super) fn restart(&self, node: usize) {
-        let mut variables = vec![("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")];
-        variables.extend(self.nodes[node].variables.iter().map(|(name, value)| (*name, value.as_str())));
+        self.restart_with(node, &[]);
+    }
+
+    /// The same with more environment variables.
+    pub(super) fn restart_with(&self, node: usize, more: &[(&str, &str)]) {
+        let variables = [&self.variables(node), more].concat();
         let process = Process::start(&self.folder, &["serve", "--port", "0"], &variables);
         *self.nodes[node].lock() = Some(process);
+    }
+
+    /// The environment variables of a node.
+    pub(super) fn variables(&self, node: usize) -> Vec<(&str, &str)> {
+        let mut variables = vec![("TOOLHUB__TELEMETRY__LOG__LEVEL", "off"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")];
+        variables.extend(self.nodes[node].variables.iter().map(|(name, value)| (*name, value.as_str())));
+        variables
     }
 
     /// Ends a node by SIGKILL.
