@@ -52,6 +52,15 @@ describe("status", { concurrency: 1 }, () => {
     });
   });
 
+  test("why a tool could not be disabled is said in the dialog", async () => {
+    await withPage(server, "/ui/tools/clock", async ({ page }) => {
+      await page.route("**/disable", (route) => route.fulfill({ status: 503, json: { type: "", title: "", status: 503, code: "store_unavailable", detail: "the store is away" } }));
+      await page.getByRole("button", { name: "Disable…" }).click();
+      await page.getByRole("button", { name: "Disable", exact: true }).click();
+      await visible(page.getByRole("dialog").getByRole("alert").filter({ hasText: "the store is away" }));
+    });
+  });
+
   test("a tool is disabled with a reason and enabled again", async () => {
     await withPage(server, "/ui/tools/calculator", async ({ page }) => {
       await page.getByRole("button", { name: "Disable…" }).click();
