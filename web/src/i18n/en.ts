@@ -22,6 +22,7 @@ export const en = {
     copy: "Copy",
     copied: "Copied",
     asOf: "as of",
+    behind: (count: number) => `Rows behind the first ${count} as of`,
     ago: (ms: number) => (ms < 1500 ? "just now" : `${duration(Math.floor(ms / 1000) * 1000)} ago`),
     showMore: (rest: number) => `Show more (${rest} characters)`,
     noDifference: "No difference",

@@ -21,6 +21,7 @@ export const zh: Messages = {
     copy: "复制",
     copied: "已复制",
     asOf: "读取于",
+    behind: (count: number) => `第 ${count} 行之后的内容读取于`,
     ago: (ms) => (ms < 1500 ? "刚刚" : `${duration(Math.floor(ms / 1000) * 1000)} 前`),
     showMore: (rest) => `显示更多（还有 ${rest} 个字符）`,
     noDifference: "没有差异",
