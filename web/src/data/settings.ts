@@ -16,7 +16,7 @@ export const config = new Resource<Page<ConfigValue & { id: string }>>(
 /** What the last reload by this page did. */
 interface Reloaded {
   at: number;
-  report?: ReloadReport;
+  report?: Report;
   error?: ApiError;
   problems: ConfigErrorItem[];
 }
@@ -25,7 +25,10 @@ export const lastReload = signal<Reloaded | null>(null);
 
 export async function reload(): Promise<void> {
   try {
-    lastReload.value = { report: await post("/api/v1/reload"), at: serverNow(), problems: [] };
+    const report = await post<Report>("/api/v1/reload");
+    const at = serverNow();
+    noteReload(new Date(at).toISOString(), report.needsRestart);
+    lastReload.value = { report, at, problems: [] };
     await config.read();
   } catch (failure) {
     const error = failure instanceof ApiError ? failure : new ApiError(0, String(failure));

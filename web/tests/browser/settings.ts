@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
-import { close, openAs, visible } from "./browser.ts";
+import { close, openAs, visible, gone, withPage } from "./browser.ts";
 import { TestServer } from "./server.ts";
 
 describe("settings", { concurrency: 1 }, () => {
@@ -50,6 +50,21 @@ describe("settings", { concurrency: 1 }, () => {
       await reload.click();
       await visible(report.locator("p", { hasText: "Removed tools:" }).getByText("another"));
     });
+  });
+
+  test("settings wait for a restart until the server was restarted", async () => {
+    const own = await TestServer.start();
+    own.writeConfig(`${own.readConfig()}\n[server]\nbody_limit = "3MiB"\n`);
+    await withPage(own, "/ui/settings", async ({ page }) => {
+      await page.getByRole("button", { name: "Reload" }).click();
+      const waiting = page.getByText("Wait for a restart:");
+      await visible(waiting);
+      await own.kill();
+      await visible(page.locator("[data-bar=lost]"));
+      await own.run();
+      await gone(waiting);
+    });
+    await own.stop();
   });
 
   test("the audit log has what was done and what was refused", async () => {
