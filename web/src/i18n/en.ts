@@ -163,6 +163,8 @@ export const en = {
     title: "Needs attention",
     nothing: "Nothing needs your attention.",
     more: (count: number) => `and ${count} more`,
+    notRead: (what: string) => `${what} could not be read`,
+    sources: { tools: "Tools", pending: "Approvals", info: "The state of the server", servers: "MCP servers", nodes: "Nodes", runs: "Runs", dropped: "Metrics", keys: "Keys" },
     waitsForApproval: "waits for approval",
     inThread: "thread",
     deniesItself: "denies itself in",

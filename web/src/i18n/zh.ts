@@ -162,6 +162,8 @@ export const zh: Messages = {
     title: "需要处理",
     nothing: "没有需要处理的事项。",
     more: (count) => `还有 ${count} 项`,
+    notRead: (what: string) => `无法读取${what}`,
+    sources: { tools: "工具", pending: "审批", info: "服务器状态", servers: "MCP 服务器", nodes: "节点", runs: "运行", dropped: "指标", keys: "密钥" },
     waitsForApproval: "等待审批",
     inThread: "会话",
     deniesItself: "自动拒绝倒计时",

@@ -107,4 +107,26 @@ describe("status", { concurrency: 1 }, () => {
       await visible(page.getByText("No tool matches this filter."));
     });
   });
+
+  test("what could not be read, and a key that expires, are said instead of that all is well", async () => {
+    const own = await TestServer.start();
+    await withPage(own, "/ui/", async ({ page }) => {
+      const allWell = page.getByText("Nothing needs your attention.");
+      await visible(allWell);
+      await page.route("**/api/v1/runs?**", (route) => route.fulfill({ status: 503, json: { type: "", title: "", status: 503, code: "store_unavailable", detail: "the store is away" } }));
+      await page.reload();
+      const line = page.locator(".attention .line", { hasText: "Runs could not be read" });
+      await visible(line.getByText("the store is away"));
+      await gone(allWell);
+      await page.unroute("**/api/v1/runs?**");
+      await line.getByRole("button", { name: "Try again" }).click();
+      await visible(allWell);
+      await own.api("POST", "/api/v1/keys", { name: "short", scopes: ["tools:read"], expiresIn: "1h" });
+      await page.reload();
+      await visible(page.locator(".attention .line", { hasText: "short" }).getByText("expires soon"));
+      await visible(page.locator(".attention h2 .count", { hasText: "1" }));
+      await gone(allWell);
+    });
+    await own.stop();
+  });
 });
