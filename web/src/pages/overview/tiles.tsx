@@ -66,7 +66,7 @@ function Tile({ title, of, value, line, tone = "", href }: TileProps) {
     <>
       <span class="tile-title">{title}</span>
       <span class={`tile-value num ${tone}`}>{value}</span>
-      {old && of ? <AsOf at={of.at} /> : line && <Spark values={line} />}
+      {old && of ? <AsOf of={{ at: of.at }} /> : line && <Spark values={line} />}
     </>
   );
   const className = old ? "tile old" : "tile";
