@@ -118,7 +118,8 @@ export const toolsOf = (id: string): Resource<ThreadTools> =>
       );
       return { offered: [...offered], withheld };
     },
-    { changes: (event) => event.event.startsWith("tool.") || event.event === "config.reloaded" || (event.event.startsWith("run.") && event.threadId === id), everyMs: 10_000 },
+    // A success in the thread may make another tool available, without an event of its own.
+    { changes: (event) => event.event.startsWith("tool.") || event.event === "config.reloaded" || (event.event.startsWith("run.") && event.threadId === id) || reportsCalls(event), everyMs: 10_000 },
   );
 
 /** Whether a name fits one of the names and globs of an agent; null is all tools. */
