@@ -79,10 +79,12 @@ describe("settings", { concurrency: 1 }, () => {
       await page.getByRole("searchbox").fill("nothing-like-this");
       await visible(page.getByText("No entry matches among those that were read."));
       // The match stands on the third page of older ones.
-      const entry = (id: string, act: string) => ({ id, act, at: new Date().toISOString(), method: "POST", path: "/", status: 200 });
+      const entries = Array.from({ length: 500 }, (_, at) => ({ id: `e${at}`, act: at === 350 ? "nothing-like-this" : "other", at: new Date().toISOString(), method: "POST", path: "/", status: 200 }));
       await page.route("**/api/v1/audit*", (route) => {
-        const at = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
-        return route.fulfill({ json: { items: [entry(`e${at}`, at === 3 ? "nothing-like-this" : "other")], nextCursor: at < 4 ? String(at + 1) : null } });
+        const asked = new URL(route.request().url()).searchParams;
+        const from = Number(asked.get("cursor") ?? 0);
+        const to = from + Number(asked.get("limit"));
+        return route.fulfill({ json: { items: entries.slice(from, to), nextCursor: to < entries.length ? String(to) : null } });
       });
       await page.reload();
       await page.getByRole("button", { name: "Older entries" }).click();
