@@ -11,6 +11,9 @@ import { servers, nodes } from "./zh-servers.ts";
 import { settings } from "./zh-settings.ts";
 import { tryIt } from "./zh-try.ts";
 
+/** A space stands between Chinese and Latin letters. */
+const spaced = (name: string): string => (/^\w/.test(name) ? ` ${name}` : name);
+
 export const zh: Messages = {
   common: {
     loading: "正在加载…",
@@ -96,7 +99,7 @@ export const zh: Messages = {
   help: {
     title: "键盘快捷键",
     find: "查找工具、审批或页面；跳转到编号",
-    goTo: (page) => `前往${page}`,
+    goTo: (page) => `前往${spaced(page)}`,
     move: "列表中的下一项和上一项",
     open: "打开选中的项",
     allow: "移到“允许”，按 Enter 确认",
@@ -122,7 +125,7 @@ export const zh: Messages = {
     title: "找不到页面",
     page: "没有此页面：",
     meant: "您是不是要找",
-    back: (name) => `返回${name}`,
+    back: (name) => `返回${spaced(name)}`,
   },
   overview: {
     callsPerSecond: "每秒调用",
