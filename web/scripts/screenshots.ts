@@ -25,6 +25,7 @@ for (const width of [1280, 390]) {
       const picture = (name: string) => page.screenshot({ path: `${folder}/${name}-${width}-${theme}-${language}.png`, fullPage: true });
       for (const shown of pages) {
         await show(page, server, shown);
+        await page.evaluate(() => scrollTo(0, 0));
         await picture(shown.name);
       }
       await page.goto(`${locked.url}/ui/`);

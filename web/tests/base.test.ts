@@ -60,7 +60,7 @@ test("a search prefers the beginning of a name, then of a word, then the text", 
 test("durations, counts and times left are short", () => {
   const durations: [number, string][] = [[0, "0 ms"], [0.057, "0.06 ms"], [2.958, "3 ms"], [812, "812 ms"], [4800, "4.8 s"], [60_000, "60 s"], [900_000, "15 min"], [14_400_000, "4 h"], [604_800_000, "7 d"]];
   for (const [ms, text] of durations) assert.equal(duration(ms), text);
-  assert.deepEqual([0, 59_000, 60_001, 3_600_000, -5].map(countdown), ["0:00", "0:59", "1:01", "1:00:00", "0:00"]);
+  assert.deepEqual([0, 59_000, 60_001, 3_600_000, 174_600_000, -5].map(countdown), ["0:00", "0:59", "1:01", "1:00:00", "2 d 0:30:00", "0:00"]);
   assert.deepEqual([0, 7, 9999, 12_345, 2_500_000, 0.25, Number.NaN].map(number), ["0", "7", "9999", "12.3k", "2.5M", "0.25", "–"]);
   assert.deepEqual([percent(3, 7), percent(0, 0)], ["42.9 %", "–"]);
   assert.deepEqual([bytes(25), bytes(2048), bytes(1048576)], ["25 B", "2 KiB", "1 MiB"]);

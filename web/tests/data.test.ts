@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { Call, CallSeries, Key, Run, Tool } from "../src/api/types.ts";
 import { withQuery } from "../src/api/client.ts";
 import { expiringKeys, failedRuns, readDropped } from "../src/data/facts.ts";
+import { PagedResource } from "../src/data/paged.ts";
 import { countNew, filterQuery, readCallFilter, reportsCalls } from "../src/data/calls.ts";
 import { linesOf } from "../src/data/series.ts";
 import { readTick } from "../src/data/ticks.ts";
@@ -45,6 +46,38 @@ test("only the rows in view are in the document", () => {
   assert.deepEqual(windowOf(3, 36, 0, 720), { from: 0, to: 3, before: 0, after: 0 });
   // The list became shorter than what was scrolled.
   assert.deepEqual(windowOf(5, 36, 36_000, 720), { from: 5, to: 5, before: 180, after: 0 });
+});
+
+test("older rows of a list are read again too; those behind the most that are read say since when they are as they are", async () => {
+  let all = Array.from({ length: 2_500 }, (_, index) => ({ id: String(10_000 - index) }));
+  let requests = 0;
+  const list = new PagedResource(
+    async (limit, cursor) => {
+      requests++;
+      const from = cursor ? all.findIndex(({ id }) => id === cursor) + 1 : 0;
+      const items = all.slice(from, from + limit);
+      return { items, nextCursor: from + limit < all.length ? items.at(-1)!.id : null };
+    },
+    {},
+  );
+  const ids = () => list.data.peek()!.value.items.map(({ id }) => id);
+  const any = () => true;
+  await list.read();
+  await list.more(any);
+  assert.equal(ids().length, 200);
+  // One is deleted and new ones come.
+  all = [{ id: "n1" }, { id: "n2" }, ...all.filter(({ id }) => id !== "9990")];
+  await list.read();
+  assert.deepEqual(ids(), all.slice(0, 200).map(({ id }) => id));
+  for (let page = 0; page < 20; page++) await list.more(any);
+  assert.equal(ids().length, 2_200);
+  assert.equal(list.data.peek()!.value.live, 2_000);
+  assert.ok(list.data.peek()!.value.restAt);
+  requests = 0;
+  all = [{ id: "n0" }, ...all];
+  await list.read();
+  assert.equal(requests, 4);
+  assert.deepEqual(ids(), all.slice(0, 2_201).map(({ id }) => id), "what a new row pushed back is not lost");
 });
 
 test("a line has gaps where nothing was counted", () => {

@@ -31,12 +31,13 @@ export function timeOfDay(time: number, language: string): number {
   return ((hours * 60 + minutes) * 60 + seconds) * 1000 + (time % 1000);
 }
 
-/** A time left as 4:05 or 1:02:03; never negative. */
+/** A time left as 4:05, 1:02:03 or 2 d 0:30:00; never negative. */
 export function countdown(ms: number): string {
   const seconds = Math.max(0, Math.ceil(ms / 1000));
   const two = (value: number) => String(value).padStart(2, "0");
-  const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
-  return hours > 0 ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`;
+  const [days, hours, minutes] = [Math.floor(seconds / 86_400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60];
+  const time = days + hours > 0 ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`;
+  return days > 0 ? `${days} d ${time}` : time;
 }
 
 /** A duration as 0.4 ms, 812 ms, 4.8 s, 3 min, 2 h, 5 d: units that are the same in every language. */

@@ -10,7 +10,7 @@ const changesApprovals = ({ event }: HubEvent): boolean => event.startsWith("app
 /** Approvals that wait for an answer, the one that expires first at the top. */
 export const pending = new Resource<Approval[]>(
   async () => (await getAll<Approval>("/api/v1/approvals?state=pending", 2000)).sort((a, b) => a.expiresAt.localeCompare(b.expiresAt)),
-  { changes: changesApprovals, everyMs: 60_000 },
+  { changes: changesApprovals, everyMs: 60_000, whileHidden: true },
 );
 
 export const pendingCount = computed(() => pending.data.value?.value.length ?? 0);

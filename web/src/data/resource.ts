@@ -14,7 +14,10 @@ export interface Snapshot<T> {
   value: T;
   /** When it was read, in the server's time. */
   at: number;
+  /** The connection on which it was read; 0 without one, -1 once a later reading failed. */
   epoch: number;
+  /** Why the value could not be read again. */
+  error?: ApiError;
 }
 
 export interface ResourceOptions {
@@ -22,7 +25,14 @@ export interface ResourceOptions {
   changes?: (event: HubEvent) => boolean;
   /** Read it again this often while the page is visible: for what no event reports. */
   everyMs?: number;
+  /** Events are followed also while the page is hidden: for what its title says. */
+  whileHidden?: boolean;
 }
+
+/** After a reading, events cause none for so many times as long. */
+const restAfter = 3;
+/** A failed reading is tried again this much later. */
+const retryMs = 5_000;
 
 const currentEpoch = (): number => (connection.peek().state === "live" ? (connection.peek() as { epoch: number }).epoch : 0);
 
@@ -35,6 +45,10 @@ export class Resource<T> {
   private reading: Promise<void> | null = null;
   private isDirty = false;
   private ends: (() => void)[] = [];
+  private restUntil = 0;
+  /** Whether something would have been read, had the page been visible. */
+  private isMissed = false;
+  private again: ReturnType<typeof setTimeout> | undefined;
 
   constructor(fetchValue: () => Promise<T>, options: ResourceOptions = {}) {
     this.fetchValue = fetchValue;
@@ -67,9 +81,25 @@ export class Resource<T> {
 
   private begin(): void {
     let timer: ReturnType<typeof setTimeout> | undefined;
-    // Many events in a row are one reading.
-    const soon = () => (timer ??= setTimeout(() => ((timer = undefined), void this.read()), 150));
-    const { changes, everyMs } = this.options;
+    const { changes, everyMs, whileHidden } = this.options;
+    const isIdle = () => document.hidden && !whileHidden;
+    // Many events in a row are one reading. What takes long to read is read less often: the server and the page have more to do.
+    const soon = (): void => {
+      if (isIdle()) this.isMissed = true;
+      else timer ??= setTimeout(readNow, Math.max(150, this.restUntil - performance.now()));
+    };
+    const readNow = (): void => {
+      timer = undefined;
+      if (this.reading) void this.reading.then(() => this.users > 0 && soon());
+      else void this.read();
+    };
+    const onVisible = (): void => {
+      if (isIdle() || !this.isMissed) return;
+      this.isMissed = false;
+      void this.read();
+    };
+    document.addEventListener("visibilitychange", onVisible);
+    this.ends.push(() => document.removeEventListener("visibilitychange", onVisible));
     this.ends.push(
       // While the stream is being opened, reading waits: what is read before could change unseen.
       effect(() => {
@@ -80,10 +110,10 @@ export class Resource<T> {
     );
     if (changes) this.ends.push(onEvent((event) => changes(event) && soon()));
     if (everyMs) {
-      const repeat = setInterval(() => document.hidden || connection.peek().state === "lost" || void this.read(), everyMs);
+      const repeat = setInterval(() => connection.peek().state === "lost" || soon(), everyMs);
       this.ends.push(() => clearInterval(repeat));
     }
-    this.ends.push(() => clearTimeout(timer));
+    this.ends.push(() => (clearTimeout(timer), clearTimeout(this.again)));
   }
 
   private end(): void {
@@ -93,22 +123,36 @@ export class Resource<T> {
   private async readUntilClean(): Promise<void> {
     do {
       this.isDirty = false;
-      const epoch = currentEpoch();
+      const [epoch, begun] = [currentEpoch(), performance.now()];
       try {
         const value = await this.fetchValue();
         this.data.value = { value, at: serverNow(), epoch };
         this.error.value = null;
       } catch (error) {
-        this.error.value = error instanceof ApiError ? error : new ApiError(0, String(error));
+        const failure = error instanceof ApiError ? error : new ApiError(0, String(error));
+        const before = this.data.peek();
+        this.error.value = failure;
+        // What is shown may be wrong by now; only a reading that succeeds says what holds.
+        if (before) this.data.value = { ...before, epoch: -1, error: failure };
+        // A server that could not answer may do so soon, and no event says when.
+        clearTimeout(this.again);
+        if (this.users > 0 && (failure.status === 0 || failure.status === 429 || failure.status >= 500)) {
+          this.again = setTimeout(() => {
+            if (document.hidden) this.isMissed = true;
+            else if (connection.peek().state !== "lost") void this.read();
+          }, retryMs);
+        }
       }
+      this.restUntil = performance.now() + restAfter * (performance.now() - begun);
     } while (this.isDirty);
   }
 }
 
-/** Whether a value is older than the present connection, so that it may have changed unseen. */
+/** Whether a value is older than the present connection or could not be read again, so that it may have changed unseen. */
 export function isOld(snapshot: Snapshot<unknown> | null): boolean {
   const current = connection.value;
   if (!snapshot) return false;
+  if (snapshot.epoch < 0) return true;
   if (current.state === "live") return snapshot.epoch !== current.epoch && snapshot.epoch !== 0;
   return current.state === "lost";
 }

@@ -6,6 +6,7 @@ import { now } from "../base/clock.ts";
 import { base } from "../base/page.ts";
 import { SseParser } from "../base/sse.ts";
 import { hasEnded } from "./calls.ts";
+import { PagedResource } from "./paged.ts";
 import { Resource } from "./resource.ts";
 
 export const isOpen = (run: Run): boolean => run.status === "running" || run.status === "waiting";
@@ -15,24 +16,12 @@ export const runFilters = ["", "open", "failed", "completed", "cancelled"] as co
 export type RunFilter = (typeof runFilters)[number];
 export const fits = (run: Run, filter: RunFilter): boolean => filter === "" || (filter === "open" ? isOpen(run) : run.status === filter);
 
-const runsPath = (threadId: string, cursor: string | null = null): string =>
-  withQuery(threadId ? `/api/v1/threads/${segment(threadId)}/runs` : "/api/v1/runs", { limit: 100, cursor });
-
 /** The newest runs, of all threads or of one. */
-export const newestRuns = (threadId: string): Resource<Page<Run>> =>
-  new Resource(() => get(runsPath(threadId)), { changes: ({ event }) => /^(run|approval)\./.test(event), everyMs: 10_000 });
-
-/** Adds older runs, until some of them fit or a few pages were read. */
-export async function olderRuns(threadId: string, filter: RunFilter, shown: Page<Run>): Promise<Page<Run>> {
-  let { items, nextCursor } = shown;
-  const before = items.length;
-  for (let page = 0; page < 5 && nextCursor && !items.slice(before).some((run) => fits(run, filter)); page++) {
-    const older: Page<Run> = await get(runsPath(threadId, nextCursor));
-    items = [...items, ...older.items];
-    nextCursor = older.nextCursor;
-  }
-  return { items, nextCursor: nextCursor ?? null };
-}
+export const newestRuns = (threadId: string): PagedResource<Run> =>
+  new PagedResource((limit, cursor) => get(withQuery(threadId ? `/api/v1/threads/${segment(threadId)}/runs` : "/api/v1/runs", { limit, cursor })), {
+    changes: ({ event }) => /^(run|approval)\./.test(event),
+    everyMs: 10_000,
+  });
 
 export interface RunView {
   run: Run;

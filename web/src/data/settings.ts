@@ -2,9 +2,11 @@
 
 import { signal } from "@preact/signals";
 import { ApiError, get, post, remove, segment, withQuery } from "../api/client.ts";
-import type { AuditEntry, Backup, ConfigErrorItem, ConfigValue, CreatedKey, Page, ReloadReport, Scope } from "../api/types.ts";
+import type { AuditEntry, Backup, ConfigErrorItem, ConfigValue, CreatedKey, Page, ReloadReport as Report, Scope } from "../api/types.ts";
 import { serverNow } from "../base/clock.ts";
+import { PagedResource } from "./paged.ts";
 import { Resource } from "./resource.ts";
+import { noteReload } from "./restarts.ts";
 
 export const config = new Resource<Page<ConfigValue & { id: string }>>(
   async () => ({ items: (await get<Page<ConfigValue>>("/api/v1/config?origins=true")).items.map((item) => ({ ...item, id: item.key })) }),
@@ -14,7 +16,7 @@ export const config = new Resource<Page<ConfigValue & { id: string }>>(
 /** What the last reload by this page did. */
 interface Reloaded {
   at: number;
-  report?: ReloadReport;
+  report?: Report;
   error?: ApiError;
   problems: ConfigErrorItem[];
 }
@@ -23,7 +25,10 @@ export const lastReload = signal<Reloaded | null>(null);
 
 export async function reload(): Promise<void> {
   try {
-    lastReload.value = { report: await post("/api/v1/reload"), at: serverNow(), problems: [] };
+    const report = await post<Report>("/api/v1/reload");
+    const at = serverNow();
+    noteReload(new Date(at).toISOString(), report.needsRestart);
+    lastReload.value = { report, at, problems: [] };
     await config.read();
   } catch (failure) {
     const error = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
@@ -51,22 +56,8 @@ export const createKey = (fields: Record<"name" | "expiresIn" | "tenant", string
 
 export const revokeKey = (id: string): Promise<void> => remove(`/api/v1/keys/${segment(id)}`);
 
-const auditPage = (cursor?: string | null): Promise<Page<AuditEntry>> => get(withQuery("/api/v1/audit", { limit: 200, cursor }));
-
 /** The newest entries of the audit log. */
-export const audit = new Resource<Page<AuditEntry>>(() => auditPage(), { everyMs: 5_000 });
-
-/** Adds older entries, until some of them fit or a few pages were read. */
-export async function olderAudit(shown: Page<AuditEntry>, fits: (entry: AuditEntry) => boolean): Promise<Page<AuditEntry>> {
-  let { items, nextCursor } = shown;
-  const before = items.length;
-  for (let page = 0; page < 5 && nextCursor && !items.slice(before).some(fits); page++) {
-    const older = await auditPage(nextCursor);
-    items = [...items, ...older.items];
-    nextCursor = older.nextCursor;
-  }
-  return { items, nextCursor: nextCursor ?? null };
-}
+export const auditLog = (): PagedResource<AuditEntry> => new PagedResource((limit, cursor) => get(withQuery("/api/v1/audit", { limit, cursor })), { everyMs: 5_000 });
 
 /** What this page has made: the server lists none. */
 export const backups = signal<readonly Backup[]>([]);

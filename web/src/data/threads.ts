@@ -3,6 +3,7 @@
 import { get, getAll, post, remove, segment, withQuery } from "../api/client.ts";
 import type { Agent, Call, ContextInfo, Explanation, HubEvent, Instance, Message, Page, Run, Thread, ToolStatus } from "../api/types.ts";
 import { reportsCalls } from "./calls.ts";
+import { PagedResource } from "./paged.ts";
 import { Resource } from "./resource.ts";
 import { isOpen } from "./runs.ts";
 
@@ -12,20 +13,12 @@ const pageSize = 100;
 const changesThreads = (event: HubEvent): boolean => /^(run|approval|thread)\./.test(event.event) || reportsCalls(event);
 const concerns = (id: string) => (event: HubEvent): boolean => event.threadId === id && /^(run|approval|thread)\./.test(event.event);
 
-const threadsPath = (q: string, cursor: string | null = null): string => withQuery("/api/v1/threads", { order: "active", q, limit: pageSize, cursor });
-
 /** The threads that were active last. */
-export const newestThreads = (q: string): Resource<Page<Thread>> => new Resource(() => get(threadsPath(q)), { changes: changesThreads, everyMs: 10_000 });
+export const newestThreads = (q: string): PagedResource<Thread> =>
+  new PagedResource((limit, cursor) => get(withQuery("/api/v1/threads", { order: "active", q, limit, cursor })), { changes: changesThreads, everyMs: 10_000 });
 
 /** For the search dialog, and for names close to an unknown one. */
 export const recentThreads = newestThreads("");
-
-/** The next threads behind the ones that are shown; one that became active meanwhile may come twice. */
-export async function olderThreads(q: string, shown: Page<Thread>): Promise<Page<Thread>> {
-  const next: Page<Thread> = await get(threadsPath(q, shown.nextCursor));
-  const known = new Set(shown.items.map(({ id }) => id));
-  return { ...next, items: [...shown.items, ...next.items.filter(({ id }) => !known.has(id))] };
-}
 
 export const agents = new Resource<Agent[]>(() => getAll("/api/v1/agents"), { changes: ({ event }) => event === "config.reloaded" });
 
@@ -125,7 +118,8 @@ export const toolsOf = (id: string): Resource<ThreadTools> =>
       );
       return { offered: [...offered], withheld };
     },
-    { changes: (event) => event.event.startsWith("tool.") || event.event === "config.reloaded" || (event.event.startsWith("run.") && event.threadId === id), everyMs: 10_000 },
+    // A success in the thread may make another tool available, without an event of its own.
+    { changes: (event) => event.event.startsWith("tool.") || event.event === "config.reloaded" || (event.event.startsWith("run.") && event.threadId === id) || reportsCalls(event), everyMs: 10_000 },
   );
 
 /** Whether a name fits one of the names and globs of an agent; null is all tools. */

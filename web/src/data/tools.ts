@@ -53,6 +53,8 @@ async function readOne(name: string): Promise<void> {
     tools.set((list) => list.map((other) => (other.name === name ? tool : other)));
   } catch (error) {
     if (error instanceof ApiError && error.status === 404) tools.set((list) => list.filter((other) => other.name !== name));
+    // A list that cannot be read either turns grey: the status that changed is not the one that it shows.
+    else void tools.read();
   }
 }
 

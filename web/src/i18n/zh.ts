@@ -11,6 +11,9 @@ import { servers, nodes } from "./zh-servers.ts";
 import { settings } from "./zh-settings.ts";
 import { tryIt } from "./zh-try.ts";
 
+/** A space stands between Chinese and Latin letters. */
+const spaced = (name: string): string => (/^\w/.test(name) ? ` ${name}` : name);
+
 export const zh: Messages = {
   common: {
     loading: "正在加载…",
@@ -21,6 +24,7 @@ export const zh: Messages = {
     copy: "复制",
     copied: "已复制",
     asOf: "读取于",
+    behind: (count: number) => `第 ${count} 行之后的内容读取于`,
     ago: (ms) => (ms < 1500 ? "刚刚" : `${duration(Math.floor(ms / 1000) * 1000)} 前`),
     showMore: (rest) => `显示更多（还有 ${rest} 个字符）`,
     noDifference: "没有差异",
@@ -95,7 +99,7 @@ export const zh: Messages = {
   help: {
     title: "键盘快捷键",
     find: "查找工具、审批或页面；跳转到编号",
-    goTo: (page) => `前往${page}`,
+    goTo: (page) => `前往${spaced(page)}`,
     move: "列表中的下一项和上一项",
     open: "打开选中的项",
     allow: "移到“允许”，按 Enter 确认",
@@ -121,7 +125,7 @@ export const zh: Messages = {
     title: "找不到页面",
     page: "没有此页面：",
     meant: "您是不是要找",
-    back: (name) => `返回${name}`,
+    back: (name) => `返回${spaced(name)}`,
   },
   overview: {
     callsPerSecond: "每秒调用",
@@ -161,6 +165,8 @@ export const zh: Messages = {
     title: "需要处理",
     nothing: "没有需要处理的事项。",
     more: (count) => `还有 ${count} 项`,
+    notRead: (what: string) => `无法读取${what}`,
+    sources: { tools: "工具", pending: "审批", info: "服务器状态", servers: "MCP 服务器", nodes: "节点", runs: "运行", dropped: "指标", keys: "密钥" },
     waitsForApproval: "等待审批",
     inThread: "会话",
     deniesItself: "自动拒绝倒计时",

@@ -1,10 +1,12 @@
-// Finds tools, threads, waiting approvals and pages by a part of their name, and goes to a pasted id.
+// Finds tools, MCP servers, threads, waiting approvals and pages by a part of their name, and goes to a pasted id.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, get, segment } from "../api/client.ts";
 import type { Call } from "../api/types.ts";
 import { search } from "../base/match.ts";
 import { pending } from "../data/approvals.ts";
+import { servers } from "../data/facts.ts";
+import { may } from "../data/session.ts";
 import { recentThreads } from "../data/threads.ts";
 import { tools } from "../data/tools.ts";
 import { texts } from "../i18n/index.ts";
@@ -31,6 +33,7 @@ export function Palette({ close }: { close: () => void }) {
   // The lists stay as they are while the dialog is open: a result must not move under the cursor.
   useEffect(() => tools.use(), []);
   useEffect(() => recentThreads.use(), []);
+  useEffect(() => servers.use(), []);
   const targets = findTargets(query.trim());
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [chosen]);
   const open = async (target: Target | undefined) => {
@@ -89,7 +92,7 @@ function findTargets(query: string): Target[] {
   const all = texts.value;
   const byId = idTarget(query);
   if (byId) return [byId];
-  const pages = sections.map(({ name, icon, href }): Target => ({ icon, name: all.nav[name], detail: all.palette.page, isRaw: false, open: () => go(href()) }));
+  const pages = sections.filter(({ scope }) => !scope || may(scope)).map(({ name, icon, href }): Target => ({ icon, name: all.nav[name], detail: all.palette.page, isRaw: false, open: () => go(href()) }));
   const waiting = (pending.data.value?.value ?? []).map(
     (approval): Target => ({ icon: "question", name: approval.tool, detail: all.palette.approval, isRaw: true, open: () => go(address.approval(approval.id)) }),
   );
@@ -97,8 +100,11 @@ function findTargets(query: string): Target[] {
     (tool): Target => ({ icon: "tools", name: tool.name, detail: all.status[tool.status], isRaw: true, open: () => go(address.tool(tool.name)) }),
   );
   const threads = query ? search(query, recentThreads.data.value?.value.items ?? [], ({ id }) => id, 5).map(({ id }) => threadTarget(id)) : [];
+  const found = search(query, servers.data.value?.value ?? [], (server) => server.name, 5).map(
+    (server): Target => ({ icon: "servers", name: server.name, detail: all.attention.server, isRaw: true, open: () => go(address.server(server.name)) }),
+  );
   const name = (target: Target) => target.name;
-  return [...search(query, pages, name, sections.length), ...search(query, waiting, name, 10), ...known, ...threads];
+  return [...search(query, pages, name, sections.length), ...search(query, waiting, name, 10), ...(query ? found : []), ...known, ...threads];
 }
 
 const threadTarget = (id: string): Target => ({ icon: "threads", name: id, detail: texts.value.palette.thread, isRaw: true, open: () => go(address.thread(id)) });

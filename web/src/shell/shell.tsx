@@ -5,6 +5,7 @@ import { pendingCount } from "../data/approvals.ts";
 import { logout, may, session } from "../data/session.ts";
 import { texts } from "../i18n/index.ts";
 import { ActButton } from "../ui/button.tsx";
+import { useCurrentInView } from "../ui/current-in-view.ts";
 import { Icon } from "../ui/icon.tsx";
 import { useKeys } from "../ui/keyboard.ts";
 import { Notices, sayError } from "../ui/notice.tsx";
@@ -90,8 +91,9 @@ function Frame() {
 function Navigation() {
   const t = texts.value.nav;
   const current = route.value.page;
+  const row = useCurrentInView<HTMLElement>(current);
   return (
-    <nav class="main-nav" aria-label={t.label}>
+    <nav ref={row} class="main-nav" aria-label={t.label}>
       {sections.filter(({ scope }) => !scope || may(scope)).map(({ name, icon, href, pages }) => (
         <a key={name} href={href()} aria-current={pages.includes(current) ? "page" : undefined}>
           <Icon name={icon} />

@@ -3,21 +3,21 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { Page } from "../api/types.ts";
+import { PagedResource, type Rows } from "../data/paged.ts";
 import { type Resource, useResource } from "../data/resource.ts";
+import { texts } from "../i18n/index.ts";
 import { ActButton } from "./button.tsx";
-import { Fresh } from "./fresh.tsx";
 import { useKeys } from "./keyboard.ts";
 import { type Column, LongList } from "./long-list.tsx";
 import { go } from "./router.ts";
 import { Loaded } from "./state.tsx";
+import { Time } from "./time.tsx";
 
-interface Props<T> {
+interface Props<T extends { id: string }> {
   label: string;
   class: string;
-  /** The newest ones, read again as they change. */
-  newest: Resource<Page<T>>;
-  /** Those that are shown and the next older ones. */
-  older?: (shown: Page<T>) => Promise<Page<T>>;
+  /** Read again as it changes; a paged one reads older rows on demand. */
+  newest: Resource<Page<T>> | PagedResource<T>;
   olderText?: string;
   fits?: (item: T) => boolean;
   empty: ComponentChildren;
@@ -25,26 +25,28 @@ interface Props<T> {
   href?: (item: T) => string;
 }
 
-export function PagedList<T extends { id: string }>({ newest, older, olderText, fits = () => true, empty, ...list }: Props<T>) {
-  useResource(newest);
-  // Older ones stay as they were when they were asked for.
-  const [read, setRead] = useState<Page<T> | null>(null);
+export function PagedList<T extends { id: string }>({ newest, olderText, fits = () => true, empty, ...list }: Props<T>) {
+  const t = texts.value.common;
+  useResource<Page<T>>(newest);
   return (
-    <Loaded of={newest}>
-      {(snapshot) => {
-        const first = snapshot.value;
-        const fresh = new Set(first.items.map(({ id }) => id));
-        const known = read ? { ...read, items: [...first.items, ...read.items.filter(({ id }) => !fresh.has(id))] } : first;
-        const items = known.items.filter(fits);
+    <Loaded<Page<T>> of={newest}>
+      {({ value }) => {
+        const items = value.items.filter(fits);
+        const { live, restAt } = value as Rows<T>;
         return (
-          <Fresh of={snapshot}>
-            {items.length > 0 ? <Rows {...list} items={items} /> : empty}
-            {older && known.nextCursor && (
+          <>
+            {items.length > 0 ? <RowList {...list} items={items} /> : empty}
+            {restAt && (
+              <p class="as-of">
+                {t.behind(live)} <Time at={restAt} />
+              </p>
+            )}
+            {newest instanceof PagedResource && value.nextCursor && (
               <div class="list-end">
-                <ActButton act={async () => setRead(await older(known))}>{olderText}</ActButton>
+                <ActButton act={() => newest.more(fits)}>{olderText}</ActButton>
               </div>
             )}
-          </Fresh>
+          </>
         );
       }}
     </Loaded>
@@ -59,7 +61,7 @@ interface RowsProps<T> {
   href?: (item: T) => string;
 }
 
-function Rows<T extends { id: string }>({ href, ...list }: RowsProps<T>) {
+function RowList<T extends { id: string }>({ href, ...list }: RowsProps<T>) {
   const { items } = list;
   const [chosen, choose] = useState("");
   // By its id: the row stays selected when others come before it.

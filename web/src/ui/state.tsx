@@ -5,13 +5,14 @@ import type { ApiError } from "../api/client.ts";
 import type { Resource, Snapshot } from "../data/resource.ts";
 import { texts } from "../i18n/index.ts";
 import { Command } from "./button.tsx";
+import { Fresh } from "./fresh.tsx";
 import { Icon } from "./icon.tsx";
 import { Failure } from "./notice.tsx";
 
-/** The content once it was read. A failure of a later reading leaves it: the bar of the connection says more. */
+/** The content once it was read. A failure of a later reading leaves it, grey. */
 export function Loaded<T>({ of, children }: { of: Resource<T>; children: (snapshot: Snapshot<T>) => ComponentChildren }) {
   const snapshot = of.data.value;
-  if (snapshot) return <>{children(snapshot)}</>;
+  if (snapshot) return <Fresh of={snapshot}>{children(snapshot)}</Fresh>;
   return of.error.value ? <ReadFailure error={of.error.value} retry={() => void of.read()} /> : <Loading />;
 }
 

@@ -1,6 +1,7 @@
 // Parts of a page that are shown one at a time. Each has an address.
 
 import type { ComponentChildren } from "preact";
+import { useCurrentInView } from "./current-in-view.ts";
 
 export interface Tab {
   name: string;
@@ -9,8 +10,9 @@ export interface Tab {
 }
 
 export function Tabs({ label, tabs, current }: { label: string; tabs: readonly Tab[]; current: string }) {
+  const row = useCurrentInView<HTMLElement>(current);
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav ref={row} class="tabs" aria-label={label}>
       {tabs.map((tab) => (
         <a key={tab.name} href={tab.href} aria-current={tab.name === current ? "page" : undefined}>
           {tab.title}

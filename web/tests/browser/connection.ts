@@ -34,6 +34,35 @@ describe("connection", { concurrency: 1 }, () => {
     await server.stop();
   });
 
+  test("a list that cannot be read turns grey and says why, until it is read again", async () => {
+    const server = await TestServer.start();
+    await withPage(server, "/ui/tools", async ({ page }) => {
+      await visible(page.getByText("6 tools"));
+      await page.route(/\/api\/v1\/tools/, (route) => route.fulfill({ status: 503, json: { type: "", title: "", status: 503, code: "store_unavailable", detail: "the store is away" } }));
+      await server.api("POST", "/api/v1/tools/notes/disable", {});
+      await visible(page.locator(".fresh.old .as-of", { hasText: "the store is away" }));
+      await page.unroute(/\/api\/v1\/tools/);
+      await page.locator(".fresh.old").waitFor({ state: "hidden", timeout: 15_000 });
+      await visible(page.locator(".long-row", { hasText: "notes" }).getByText("unavailable"));
+    });
+    await server.stop();
+  });
+
+  test("an approval, and what stands beside a conversation, turn grey when the connection is lost", async () => {
+    const server = await TestServer.start();
+    const id = await server.ask("dangerous", { folder: "/tmp/x" }, "greyed");
+    await withPage(server, `/ui/approvals/${id}`, async ({ page, context }) => {
+      const thread = await context.newPage();
+      await thread.goto(`${server.url}/ui/threads/greyed`);
+      await visible(page.getByRole("button", { name: "Allow once" }));
+      await visible(thread.locator(".side .names a"));
+      await server.kill();
+      await visible(page.locator(".fresh.old > .approval"));
+      await visible(thread.locator(".side .fresh.old > .as-of"));
+    });
+    await server.stop();
+  });
+
   test("what changed while the connection was lost is there afterwards", async () => {
     const server = await TestServer.start();
     await withPage(server, "/ui/approvals", async ({ page, context }) => {

@@ -30,6 +30,9 @@ describe("hostile", { concurrency: 1 }, () => {
   [tools.gate]
   command = "cat"
   depends_on = ["mirror"]
+  [tools.broken]
+  command = "sh"
+  args = ["-c", "cat >&2; exit 1"]
   [tools.plain]
   command = "cat"
   description = ${quoted("x".repeat(100_000))}
@@ -40,7 +43,7 @@ describe("hostile", { concurrency: 1 }, () => {
   });
   after(() => server.stop());
 
-  const paths = (approval: string, call: string, run: string) => [
+  const paths = (approval: string, call: string, failed: string, run: string) => [
     "/ui/",
     "/ui/tools",
     "/ui/tools/mirror",
@@ -55,6 +58,7 @@ describe("hostile", { concurrency: 1 }, () => {
     "/ui/nodes",
     "/ui/tools/plain?tab=schema",
     `/ui/calls/${call}`,
+    `/ui/calls/${failed}`,
     `/ui/tools/plain?tab=try&call=${call}`,
     "/ui/calls",
     "/ui/calls?view=refusals",
@@ -87,13 +91,14 @@ describe("hostile", { concurrency: 1 }, () => {
     await server.api("PUT", "/api/v1/tools/plain/status", { status: "maintenance", reason: hostile });
     await server.api("POST", "/api/v1/tools/plain/reset");
     const { id: call } = await server.call("plain", { text: hostile, [hostile]: { [script]: [hostile] } }, "h1");
+    const { id: failed } = await server.call("broken", { text: hostile }, "h1");
     await server.api("PUT", "/api/v1/tools/notes/status", { status: "maintenance", reason: hostile });
     const { runId: run } = await server.api("POST", "/api/v1/threads/talk/messages", { content: `remember ${hostile}` }, { prefer: "wait=5" });
     await server.api("PUT", "/api/v1/state/contexts/h1%2Fplanted/business", { data: { [hostile]: hostile } });
     await server.api("POST", "/api/v1/keys", { name: "<b>key</b>", scopes: ["tools:read"] });
     await server.api("GET", `/api/v1/${encodeURIComponent(script)}`);
     await withPage(server, "/ui/", async ({ page, files, problems }) => {
-      for (const path of paths(approval, call, run)) {
+      for (const path of paths(approval, call, failed, run)) {
         await page.goto(server.url + path);
         await visible(page.locator("main .page"));
         await page.waitForFunction(() => !document.querySelector(".loading"));

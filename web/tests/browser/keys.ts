@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
 import { close, gone, logIn, open, openAs, visible, type Watched } from "./browser.ts";
@@ -39,6 +40,25 @@ describe("keys", { concurrency: 1 }, () => {
     await page.getByRole("button", { name: "Log out" }).click();
     await visible(page.getByLabel("API key"));
     await close(opened);
+  });
+
+  test("a login that was not used for too long ends, and the page goes on after another", async () => {
+    const own = await TestServer.start({ keys: true });
+    const opened = await openAs(own, own.adminKey, "/ui/tools/clock");
+    const { page } = opened;
+    await visible(page.locator("h1", { hasText: "clock" }));
+    await own.kill();
+    await visible(page.locator("[data-bar=lost]"));
+    // After twelve hours without a request the row of the login expires; a server that starts then has none.
+    const store = new DatabaseSync(`${own.folder}/toolhub.db`);
+    assert.equal(store.prepare("DELETE FROM rows WHERE id LIKE 'login:%'").run().changes, 1);
+    store.close();
+    await own.run();
+    await visible(page.getByText("Your session has ended."));
+    await logIn(page, own.adminKey);
+    await visible(page.locator("h1", { hasText: "clock" }));
+    await close(opened);
+    await own.stop();
   });
 
   test("a viewer, an approver and an operator see exactly what they may do, and a revoked key ends its page", async () => {

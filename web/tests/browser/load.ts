@@ -48,6 +48,16 @@ describe("load", { concurrency: 1 }, () => {
     });
   });
 
+  test("on a narrow page the links of the current page and part are in view", async () => {
+    await withPage(server, "/ui/settings?view=about", async ({ page }) => {
+      await visible(page.getByText("openapi.json"));
+      for (const row of [".main-nav", ".tabs"]) {
+        const { x, width } = (await page.locator(`${row} [aria-current]`).boundingBox())!;
+        assert.ok(x >= 0 && x + width <= 390, `${row}: ${x} to ${x + width}`);
+      }
+    }, { viewport: { width: 390, height: 844 } });
+  });
+
   test("a list of ten thousand tools has few rows in the document", async () => {
     const many = Array.from({ length: 10_000 }, (_, index) => ({
       id: `tool_${index}`, name: `tool_${String(index).padStart(5, "0")}`, kind: "rest", description: "One of many", parameters: {}, metadata: {}, status: "available", reason: "never run",

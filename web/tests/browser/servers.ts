@@ -44,7 +44,8 @@ describe("servers", { concurrency: 1 }, () => {
     await withPage(server, "/ui/mcp-servers/lots", async ({ page }) => {
       await page.getByRole("link", { name: "lost" }).click();
       await visible(page.getByText("the server exited with code 1"));
-      await visible(page.locator(".countdown"));
+      // Not while an attempt is under way; the page reads a server at least every five seconds.
+      await page.locator(".countdown").waitFor({ timeout: 15_000 });
     });
   });
 
@@ -70,15 +71,7 @@ describe("servers", { concurrency: 1 }, () => {
   });
 
   test("of two nodes on one Redis, one that is killed is shown as gone", async () => {
-    const [port, folder] = [await freePort(), mkdtempSync(`${tmpdir()}/toolhub-redis-`)];
-    const redis = spawn("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--appendonly", "yes", "--appendfsync", "always"], { stdio: ["ignore", "pipe", "ignore"] });
-    const exited = new Promise((done) => redis.once("exit", done));
-    try {
-      await new Promise<void>((ready, fail) => {
-        redis.once("error", fail);
-        redis.stdout.on("data", (text) => String(text).includes("Ready to accept connections") && ready());
-      });
-      const store = `[store]\nbackend = "redis"\nurl = "redis://127.0.0.1:${port}/0"\nnode_timeout = "2s"\n`;
+    await withRedis(async ({ store }) => {
       const [first, second] = [await TestServer.start({ store }), await TestServer.start({ store, config: `[tools.extra]\nbuiltin = "clock"\n` })];
       const opened = await open(first, "/ui/nodes");
       await until("both nodes", async () => (await opened.page.locator("tr[data-state=alive]").count()) === 2);
@@ -90,10 +83,44 @@ describe("servers", { concurrency: 1 }, () => {
       await visible(opened.page.getByText("toolhub mcp add files"));
       await close(opened);
       await Promise.all([first.stop(), second.stop()]);
-    } finally {
+    });
+  });
+
+  test("without its store a page keeps what it knows in grey, and an action says what is wrong", async () => {
+    await withRedis(async ({ store, end }) => {
+      const server = await TestServer.start({ store });
+      await server.api("PUT", "/api/v1/state/contexts/t1%2Fcart/business", { data: { tea: 1 } });
+      await withPage(server, "/ui/state/t1%2Fcart", async ({ page }) => {
+        await page.getByRole("button", { name: "Edit" }).click();
+        await page.locator("textarea[name=data]").fill('{ "tea": 2 }');
+        await end();
+        await page.getByRole("button", { name: "Save" }).click();
+        await visible(page.getByRole("alert").filter({ hasText: /store/ }));
+        assert.equal(await page.locator("textarea[name=data]").inputValue(), '{ "tea": 2 }');
+        await visible(page.locator(".fresh.old .as-of", { hasText: /store/ }));
+      });
+      await server.stop();
+    });
+  });
+
+  /** A Redis of its own that writes each change before it answers. */
+  async function withRedis(act: (redis: { store: string; end: () => Promise<void> }) => Promise<void>): Promise<void> {
+    const [port, folder] = [await freePort(), mkdtempSync(`${tmpdir()}/toolhub-redis-`)];
+    const redis = spawn("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--appendonly", "yes", "--appendfsync", "always"], { stdio: ["ignore", "pipe", "ignore"] });
+    const exited = new Promise((done) => redis.once("exit", done));
+    const end = async () => {
       redis.kill("SIGKILL");
       await exited;
+    };
+    try {
+      await new Promise<void>((ready, fail) => {
+        redis.once("error", fail);
+        redis.stdout.on("data", (text) => String(text).includes("Ready to accept connections") && ready());
+      });
+      await act({ store: `[store]\nbackend = "redis"\nurl = "redis://127.0.0.1:${port}/0"\nnode_timeout = "2s"\n`, end });
+    } finally {
+      await end();
       rmSync(folder, { recursive: true, force: true });
     }
-  });
+  }
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
-import { close, openAs, visible } from "./browser.ts";
+import { close, openAs, visible, gone, withPage } from "./browser.ts";
 import { TestServer } from "./server.ts";
 
 describe("settings", { concurrency: 1 }, () => {
@@ -52,6 +52,21 @@ describe("settings", { concurrency: 1 }, () => {
     });
   });
 
+  test("settings wait for a restart until the server was restarted", async () => {
+    const own = await TestServer.start();
+    own.writeConfig(`${own.readConfig()}\n[server]\nbody_limit = "3MiB"\n`);
+    await withPage(own, "/ui/settings", async ({ page }) => {
+      await page.getByRole("button", { name: "Reload" }).click();
+      const waiting = page.getByText("Wait for a restart:");
+      await visible(waiting);
+      await own.kill();
+      await visible(page.locator("[data-bar=lost]"));
+      await own.run();
+      await gone(waiting);
+    });
+    await own.stop();
+  });
+
   test("the audit log has what was done and what was refused", async () => {
     const { key } = await server.key("nosy", ["tools:read"]);
     assert.equal((await fetch(`${server.url}/api/v1/audit`, { headers: { authorization: `Bearer ${key}` } })).status, 403);
@@ -64,10 +79,12 @@ describe("settings", { concurrency: 1 }, () => {
       await page.getByRole("searchbox").fill("nothing-like-this");
       await visible(page.getByText("No entry matches among those that were read."));
       // The match stands on the third page of older ones.
-      const entry = (id: string, act: string) => ({ id, act, at: new Date().toISOString(), method: "POST", path: "/", status: 200 });
+      const entries = Array.from({ length: 500 }, (_, at) => ({ id: `e${at}`, act: at === 350 ? "nothing-like-this" : "other", at: new Date().toISOString(), method: "POST", path: "/", status: 200 }));
       await page.route("**/api/v1/audit*", (route) => {
-        const at = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
-        return route.fulfill({ json: { items: [entry(`e${at}`, at === 3 ? "nothing-like-this" : "other")], nextCursor: at < 4 ? String(at + 1) : null } });
+        const asked = new URL(route.request().url()).searchParams;
+        const from = Number(asked.get("cursor") ?? 0);
+        const to = from + Number(asked.get("limit"));
+        return route.fulfill({ json: { items: entries.slice(from, to), nextCursor: to < entries.length ? String(to) : null } });
       });
       await page.reload();
       await page.getByRole("button", { name: "Older entries" }).click();

@@ -52,6 +52,15 @@ describe("status", { concurrency: 1 }, () => {
     });
   });
 
+  test("why a tool could not be disabled is said in the dialog", async () => {
+    await withPage(server, "/ui/tools/clock", async ({ page }) => {
+      await page.route("**/disable", (route) => route.fulfill({ status: 503, json: { type: "", title: "", status: 503, code: "store_unavailable", detail: "the store is away" } }));
+      await page.getByRole("button", { name: "Disable…" }).click();
+      await page.getByRole("button", { name: "Disable", exact: true }).click();
+      await visible(page.getByRole("dialog").getByRole("alert").filter({ hasText: "the store is away" }));
+    });
+  });
+
   test("a tool is disabled with a reason and enabled again", async () => {
     await withPage(server, "/ui/tools/calculator", async ({ page }) => {
       await page.getByRole("button", { name: "Disable…" }).click();
@@ -97,5 +106,27 @@ describe("status", { concurrency: 1 }, () => {
       await page.getByLabel("Status", { exact: true }).selectOption("withheld");
       await visible(page.getByText("No tool matches this filter."));
     });
+  });
+
+  test("what could not be read, and a key that expires, are said instead of that all is well", async () => {
+    const own = await TestServer.start();
+    await withPage(own, "/ui/", async ({ page }) => {
+      const allWell = page.getByText("Nothing needs your attention.");
+      await visible(allWell);
+      await page.route("**/api/v1/runs?**", (route) => route.fulfill({ status: 503, json: { type: "", title: "", status: 503, code: "store_unavailable", detail: "the store is away" } }));
+      await page.reload();
+      const line = page.locator(".attention .line", { hasText: "Runs could not be read" });
+      await visible(line.getByText("the store is away"));
+      await gone(allWell);
+      await page.unroute("**/api/v1/runs?**");
+      await line.getByRole("button", { name: "Try again" }).click();
+      await visible(allWell);
+      await own.api("POST", "/api/v1/keys", { name: "short", scopes: ["tools:read"], expiresIn: "1h" });
+      await page.reload();
+      await visible(page.locator(".attention .line", { hasText: "short" }).getByText("expires soon"));
+      await visible(page.locator(".attention h2 .count", { hasText: "1" }));
+      await gone(allWell);
+    });
+    await own.stop();
   });
 });

@@ -239,6 +239,21 @@ describe("threads", { concurrency: 1 }, () => {
     });
   });
 
+  test("a deleted thread leaves also the older rows of the list", async () => {
+    await Promise.all(Array.from({ length: 120 }, () => server.api("POST", "/api/v1/threads")));
+    const { id } = (await server.api("GET", "/api/v1/threads?order=active&limit=500")).items[110];
+    await withPage(server, "/ui/threads", async ({ page }) => {
+      await page.getByRole("button", { name: "Older threads" }).click();
+      const rows = page.locator(".thread-list [role=table]");
+      const count = async () => Number(await rows.getAttribute("aria-rowcount"));
+      const all = await until("all threads", async () => ((await count()) > 101 ? count() : 0));
+      await server.api("DELETE", `/api/v1/threads/${id}`);
+      // The list is read at the latest when a call is made.
+      await server.call("calculator", { expression: "1+1" });
+      await until("one row less", async () => (await count()) === all - 1);
+    });
+  });
+
   test("a thread is exported, and deleted after a question", async () => {
     await say("goes", "what is 6*7?");
     await withPage(server, "/ui/threads/goes", async ({ page }) => {

@@ -51,6 +51,7 @@ describe("try", { concurrency: 1 }, () => {
       await place(page, "/expression").fill("6*7");
       await page.getByRole("button", { name: "Run", exact: true }).click();
       await visible(page.locator(".result .block").getByText("42"));
+      await visible(page.locator(".result .waterfall .long-row", { hasText: "Attempt 1" }));
       await page.getByRole("button", { name: "JSON", exact: true }).click();
       assert.match(await place(page, "").inputValue(), /"expression": "6\*7"/);
       await place(page, "").fill('{"expression": "1/');

@@ -4,7 +4,6 @@ import type { Approval } from "../../api/types.ts";
 import { grants, pending, recent } from "../../data/approvals.ts";
 import { type Resource, useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { useKeys } from "../../ui/keyboard.ts";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address, go, route } from "../../ui/router.ts";
@@ -31,7 +30,7 @@ export function ApprovalsPage({ id }: { id: string }) {
       <h1 class={id ? "narrow-hidden" : ""}>{t.nav.approvals}</h1>
       <Tabs label={t.approvals.views} current={view} tabs={views.map((name) => ({ name, title: t.approvals.view[name], href: href(name) }))} />
       {view === "grants" ? (
-        <Loaded of={grants}>{(snapshot) => <Fresh of={snapshot}><Grants list={snapshot.value} /></Fresh>}</Loaded>
+        <Loaded of={grants}>{(snapshot) => <Grants list={snapshot.value} />}</Loaded>
       ) : (
         <div class={id ? "split has-detail" : "split"}>
           <List of={view === "pending" ? pending : recent} view={view} id={id} />
@@ -63,7 +62,7 @@ function List({ of, view, id }: { of: Resource<Approval[]>; view: View; id: stri
   useKeys({ j: () => move(1), k: () => move(-1) });
   return (
     <Loaded of={of}>
-      {(snapshot) =>
+      {() =>
         list.length === 0 ? (
           <Empty
             title={view === "pending" ? t.nonePending : t.noneAnswered}
@@ -71,28 +70,26 @@ function List({ of, view, id }: { of: Resource<Approval[]>; view: View; id: stri
             {...(view === "pending" && { command: "toolhub call TOOL --thread demo" })}
           />
         ) : (
-          <Fresh of={snapshot}>
-            <ul class="approval-list">
-              {list.map((approval) => (
-                <li key={approval.id}>
-                  <a href={`${address.approval(approval.id)}${view === "answered" ? "?view=answered" : ""}`} aria-current={approval.id === id ? "true" : undefined}>
-                    <span class="approval-line">
-                      <span class="ellipsis grow">
-                        <Code text={approval.tool} limit={64} />
-                      </span>
-                      {approval.state === "pending" ? <Countdown until={approval.expiresAt} /> : <ApprovalBadge state={approval.state} />}
+          <ul class="approval-list">
+            {list.map((approval) => (
+              <li key={approval.id}>
+                <a href={`${address.approval(approval.id)}${view === "answered" ? "?view=answered" : ""}`} aria-current={approval.id === id ? "true" : undefined}>
+                  <span class="approval-line">
+                    <span class="ellipsis grow">
+                      <Code text={approval.tool} limit={64} />
                     </span>
-                    <span class="approval-line quiet">
-                      <span class="ellipsis grow">
-                        <Raw text={approval.threadId ?? approval.caller} limit={64} />
-                      </span>
-                      <Ago at={approval.answer?.at ?? approval.askedAt} />
+                    {approval.state === "pending" ? <Countdown until={approval.expiresAt} /> : <ApprovalBadge state={approval.state} />}
+                  </span>
+                  <span class="approval-line quiet">
+                    <span class="ellipsis grow">
+                      <Raw text={approval.threadId ?? approval.caller} limit={64} />
                     </span>
-                  </a>
-                </li>
-              ))}
-            </ul>
-          </Fresh>
+                    <Ago at={approval.answer?.at ?? approval.askedAt} />
+                  </span>
+                </a>
+              </li>
+            ))}
+          </ul>
         )
       }
     </Loaded>

@@ -9,7 +9,6 @@ import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton, CopyButton } from "../../ui/button.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { say } from "../../ui/notice.tsx";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
@@ -52,7 +51,7 @@ export function CallPage({ id }: { id: string }) {
           <Icon name="info" /> <span>{t.calls.gone}</span>
         </p>
       )}
-      <Loaded of={resource}>{(snapshot) => <Fresh of={snapshot}><Details call={snapshot.value} reread={() => resource.read()} /></Fresh>}</Loaded>
+      <Loaded of={resource}>{(snapshot) => <Details call={snapshot.value} reread={() => resource.read()} />}</Loaded>
     </section>
   );
 }

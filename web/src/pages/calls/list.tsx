@@ -7,7 +7,6 @@ import { type CallFilter, countNew, filterQuery, headSize, isFiltered, newestCal
 import { useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { useKeys } from "../../ui/keyboard.ts";
 import { type Column, LongList } from "../../ui/long-list.tsx";
@@ -37,7 +36,7 @@ export function CallList({ filter }: { filter: CallFilter }) {
         const newest = snapshot.value.items;
         const pauseNow = (): Paused => paused ?? { items: newest, next: snapshot.value.nextCursor ?? null, at: snapshot.at };
         return (
-          <Fresh of={snapshot}>
+          <>
             <Tail paused={paused} newest={newest} toggle={() => setPaused(paused ? null : pauseNow())} />
             <Rows
               filter={filter}
@@ -45,7 +44,7 @@ export function CallList({ filter }: { filter: CallFilter }) {
               hasOlder={(paused ? paused.next : (snapshot.value.nextCursor ?? null)) !== null}
               older={async () => setPaused(await withOlder(filter, pauseNow()))}
             />
-          </Fresh>
+          </>
         );
       }}
     </Loaded>

@@ -5,7 +5,6 @@ import type { Refusal } from "../../api/types.ts";
 import { type CallFilter, refusalsOf } from "../../data/calls.ts";
 import { useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
@@ -32,14 +31,14 @@ export function Refusals({ filter, isOfTool = false }: { filter: RefusalFilter; 
           snapshot.value.length === 0 ? (
             <Empty title={t.noRefusals} />
           ) : (
-            <Fresh of={snapshot}>
+            <>
               <Table list={snapshot.value} isOfTool={isOfTool} />
               {snapshot.value.length >= limit && limit < most && (
                 <button type="button" class="more-button" onClick={() => setLimit(limit + 4 * pageSize)}>
                   {t.olderRefusals}
                 </button>
               )}
-            </Fresh>
+            </>
           )
         }
       </Loaded>

@@ -6,7 +6,6 @@ import { closest, search } from "../../base/match.ts";
 import { connectedNames, graphOf, type GraphNode, maxDrawn, neighbourhood } from "../../data/graph.ts";
 import { useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address, route, setQuery } from "../../ui/router.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
@@ -31,11 +30,9 @@ export function GraphPage() {
         <ThreadField key={threadId} threadId={threadId} />
       </div>
       <Loaded of={resource}>
-        {(snapshot) => (
-          <Fresh of={snapshot}>
-            {snapshot.value.edges.length > 0 ? <View graph={snapshot.value} /> : <Empty title={t.dependencies.none} text={t.graph.noneText} command={example} />}
-          </Fresh>
-        )}
+        {(snapshot) =>
+          snapshot.value.edges.length > 0 ? <View graph={snapshot.value} /> : <Empty title={t.dependencies.none} text={t.graph.noneText} command={example} />
+        }
       </Loaded>
     </section>
   );

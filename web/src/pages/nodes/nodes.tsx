@@ -8,7 +8,6 @@ import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { Loaded } from "../../ui/state.tsx";
@@ -34,10 +33,10 @@ export function NodesPage() {
       )}
       <Loaded of={nodes}>
         {(snapshot) => (
-          <Fresh of={snapshot}>
+          <>
             <Nodes list={snapshot.value} at={snapshot.at} />
             {snapshot.value.length === 1 && <p class="quiet one-node">{t.nodes.one} <a href={`${base}/docs`}>{t.nodes.docs}</a></p>}
-          </Fresh>
+          </>
         )}
       </Loaded>
     </section>

@@ -1,21 +1,23 @@
 // What needs a person, the most urgent first. Each line says what can be done about it.
 
 import type { ComponentChildren } from "preact";
-import { computed, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { now } from "../../base/clock.ts";
 import { duration, number } from "../../base/format.ts";
 import { store, storedList } from "../../base/storage.ts";
 import { pending } from "../../data/approvals.ts";
 import { acceptClock, dropped, expiringKeys, failedRuns, info, keys, nodes, reloadNodes, restartServer, runs, servers } from "../../data/facts.ts";
-import { isOld, type Resource, useResource } from "../../data/resource.ts";
-import { waitingRestart } from "../../data/restarts.ts";
+import { isOld, type Resource } from "../../data/resource.ts";
+import { pendingRestart } from "../../data/restarts.ts";
 import { has, may } from "../../data/session.ts";
 import { tools, withheldTools } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
+import { connection } from "../../live/client.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { AsOf } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
-import { say } from "../../ui/notice.tsx";
+import { Failure, say } from "../../ui/notice.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { Loading } from "../../ui/state.tsx";
@@ -33,25 +35,61 @@ function dismiss(id: string): void {
   store("dismissed", JSON.stringify(dismissed.value));
 }
 
+/** What is read, by its name in `texts.attention.sources`. */
+const all = { tools, pending, info, servers, nodes, runs, dropped, keys } satisfies Record<string, Resource<unknown>>;
+type Source = keyof typeof all;
+const names = Object.keys(all) as Source[];
+
+/** Facts that only some servers have or some keys may read are left out. */
+const isReadable = (name: Source): boolean => (name === "dropped" ? has("metrics") : name === "keys" ? may("admin") : true);
+
 export function Attention() {
   const t = texts.value.attention;
-  const read: Resource<unknown>[] = [tools, pending, info, servers, nodes, runs];
-  for (const resource of read) useResource(resource);
-  const lines = [...approvalLines(), ...toolLines(), ...serverLines(), ...nodeLines(), ...hubLines(), ...runLines(), ...restartLines()];
-  const oldest = read.find((resource) => isOld(resource.data.value))?.data.value;
-  const isReady = tools.data.value !== null || tools.error.value !== null;
+  const read = names.filter(isReadable);
+  useEffect(() => {
+    const ends = read.map((name) => all[name].use());
+    return () => ends.forEach((end) => end());
+  }, [read.join()]);
+  const lines = [
+    ...approvalLines(), ...toolLines(), ...serverLines(), ...nodeLines(), ...hubLines(), ...runLines(), ...restartLines(),
+    ...droppedLines(), ...keyLines(), ...read.flatMap(failureLines),
+  ];
+  const oldest = read.map((name) => all[name].data.value).find(isOld);
+  const isReady = read.every((name) => all[name].data.value !== null || all[name].error.value !== null);
   return (
     <section class="card attention" aria-labelledby="attention-title">
       <h2 id="attention-title">
         {t.title} {lines.length > 0 && <span class="count quiet-count">{number(lines.length)}</span>}
-        {oldest && <AsOf at={oldest.at} />}
+        {oldest && <AsOf of={{ at: oldest.at }} />}
       </h2>
       <div class={oldest ? "fresh old" : "fresh"}>
         {lines.length > 0 && <ul class="lines">{lines}</ul>}
-        <DroppedAndKeys hasOthers={lines.length > 0} isReady={isReady} />
+        {!isReady && <Loading />}
+        {isReady && lines.length === 0 && (
+          <p class="all-well">
+            <Icon name="check" /> {t.nothing}
+          </p>
+        )}
       </div>
     </section>
   );
+}
+
+/** What could not be read might need attention. What the key may not read does not, and a lost connection has its own bar. */
+function failureLines(name: Source): ComponentChildren[] {
+  const t = texts.value.attention;
+  const error = all[name].error.value;
+  if (!error || error.status === 401 || error.status === 403 || connection.value.state === "lost") return [];
+  return [
+    <Line
+      key={`error ${name}`}
+      icon="warning"
+      tone="bad"
+      title={t.notRead(t.sources[name])}
+      detail={<Failure error={error} />}
+      actions={<ActButton act={() => all[name].read()}>{texts.value.common.retry}</ActButton>}
+    />,
+  ];
 }
 
 function limited(lines: ComponentChildren[], href: string): ComponentChildren[] {
@@ -181,17 +219,16 @@ function runLines(): ComponentChildren[] {
       tone="bad"
       title={<>{t.runFailed} <Ago at={run.endedAt ?? run.startedAt} /></>}
       detail={<>{t.inThread} <Code text={run.threadId} limit={60} />{run.error && <> · <Raw text={run.error.message} limit={200} /></>}</>}
-      actions={<button type="button" onClick={() => dismiss(run.id)}>{t.dismiss}</button>}
+      actions={
+        <>
+          <a class="button" href={address.run(run.id)}>{t.show}</a>
+          <button type="button" onClick={() => dismiss(run.id)}>{t.dismiss}</button>
+        </>
+      }
     />
   ));
-  return lines.slice(0, maxLines);
+  return limited(lines, address.threads("view=runs&status=failed"));
 }
-
-const pendingRestart = computed(() => {
-  const self = nodes.data.value?.value.find(({ isSelf }) => isSelf);
-  const restart = waitingRestart.value;
-  return restart && (!self || Date.parse(self.startedAt) < Date.parse(restart.at)) ? restart : null;
-});
 
 function restartLines(): ComponentChildren[] {
   const t = texts.value.attention;
@@ -202,51 +239,24 @@ function restartLines(): ComponentChildren[] {
 
 const Hint = ({ text, isCommand = false }: { text: string; isCommand?: boolean }) => (isCommand ? <Code text={text} /> : <span class="quiet">{text}</span>);
 
-/** Facts that only some servers have or some keys may read. */
-function DroppedAndKeys({ hasOthers, isReady }: { hasOthers: boolean; isReady: boolean }) {
+function droppedLines(): ComponentChildren[] {
   const t = texts.value.attention;
-  const lines: ComponentChildren[] = [];
   const counts = dropped.data.value?.value;
-  if (counts && counts.records + counts.lostCommits > 0) {
-    lines.push(<Line key="dropped" icon="warning" tone="bad" title={t.dropped(counts.records, counts.lostCommits)} detail={t.droppedText} actions={<Hint text="toolhub doctor" isCommand />} />);
-  }
-  return (
-    <>
-      {lines.length > 0 && <ul class="lines">{lines}</ul>}
-      {has("metrics") && <WatchDropped />}
-      {may("admin") && <ExpiringKeys />}
-      {!isReady && <Loading />}
-      {isReady && !hasOthers && lines.length === 0 && (
-        <p class="all-well">
-          <Icon name="check" /> {t.nothing}
-        </p>
-      )}
-    </>
-  );
+  if (!counts || counts.records + counts.lostCommits === 0) return [];
+  return [<Line key="dropped" icon="warning" tone="bad" title={t.dropped(counts.records, counts.lostCommits)} detail={t.droppedText} actions={<Hint text="toolhub doctor" isCommand />} />];
 }
 
-function WatchDropped() {
-  useResource(dropped);
-  return null;
-}
-
-function ExpiringKeys() {
+function keyLines(): ComponentChildren[] {
   const t = texts.value.attention;
-  useResource(keys);
-  const expiring = expiringKeys(keys.data.value?.value ?? [], now.value);
-  if (expiring.length === 0) return null;
-  return (
-    <ul class="lines">
-      {expiring.map((key) => (
-        <Line
-          key={key.id}
-          icon="person"
-          tone="warn"
-          title={<>{t.key} <Code text={key.name} limit={80} /> {t.expires}</>}
-          detail={<>{t.in} <Countdown until={key.expiresAt ?? ""} /></>}
-          actions={<Code text={`toolhub keys create NAME --scope ${key.scopes[0] ?? "tools:read"}`} />}
-        />
-      ))}
-    </ul>
-  );
+  const lines = expiringKeys(keys.data.value?.value ?? [], now.value).map((key) => (
+    <Line
+      key={key.id}
+      icon="person"
+      tone="warn"
+      title={<>{t.key} <Code text={key.name} limit={80} /> {t.expires}</>}
+      detail={<>{t.in} <Countdown until={key.expiresAt ?? ""} /></>}
+      actions={<Code text={`toolhub keys create NAME --scope ${key.scopes[0] ?? "tools:read"}`} />}
+    />
+  ));
+  return limited(lines, address.settings("view=keys"));
 }

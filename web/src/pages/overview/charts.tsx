@@ -8,7 +8,6 @@ import { useResource, type Snapshot } from "../../data/resource.ts";
 import { highestOf, type Lines, linesOf, seriesOf, type Values, type Window, windows } from "../../data/series.ts";
 import { texts } from "../../i18n/index.ts";
 import { Chart, type ChartLine } from "../../ui/chart.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { route, setQuery } from "../../ui/router.ts";
 import { Loaded } from "../../ui/state.tsx";
@@ -34,12 +33,12 @@ export function Charts({ tool }: { tool: string }) {
       </div>
       <Loaded of={resource}>
         {(snapshot) => (
-          <Fresh of={snapshot}>
+          <>
             <Drawn snapshot={snapshot} isTool={tool !== ""} />
             <p class="quiet chart-note">
               {t.node} <Code text={nodeName(snapshot.value.node)} limit={80} />{t.since}
             </p>
-          </Fresh>
+          </>
         )}
       </Loaded>
     </section>

@@ -5,7 +5,6 @@ import { useResource } from "../../data/resource.ts";
 import { number } from "../../base/format.ts";
 import { texts } from "../../i18n/index.ts";
 import { Bar } from "../../ui/bar.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { address } from "../../ui/router.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
 import { ToolBadge } from "../../ui/status.tsx";
@@ -39,7 +38,7 @@ function ToolStatuses() {
           snapshot.value.length === 0 ? (
             <Empty title={texts.value.tools.none} text={texts.value.tools.noneText} command="toolhub init && toolhub serve --watch" />
           ) : (
-            <Fresh of={snapshot}>
+            <>
               <Bar parts={statuses.map((name) => ({ name, count: counts[name] }))} />
               <ul class="status-list">
                 {[...statuses].reverse().map((name) => (
@@ -51,7 +50,7 @@ function ToolStatuses() {
                   </li>
                 ))}
               </ul>
-            </Fresh>
+            </>
           )
         }
       </Loaded>

@@ -16,30 +16,22 @@ export function Tiles() {
   useResource(info);
   const tick = lastTick.value;
   const facts = info.data.value;
+  // Before the first second has passed there is no tick.
+  const now = tick?.value ?? (facts && { inFlight: facts.value.running, queued: facts.value.queued });
   const line = (value: (tick: Tick) => number | null) => ticks.value.map((one) => (one ? value(one) : null));
   return (
     <div class="tiles">
-      {tick && (
-        <>
-          <Tile title={t.callsPerSecond} of={tick} value={number(tick.value.calls)} line={line(({ calls }) => calls)} />
-          <Tile
-            title={t.errors}
-            of={tick}
-            value={percent(tick.value.errors, tick.value.calls)}
-            line={line(({ calls, errors }) => (calls > 0 ? errors / calls : 0))}
-            tone={tick.value.errors > 0 ? "bad" : ""}
-          />
-          <Tile title={t.p95} of={tick} value={tick.value.p95Ms === null ? "–" : duration(tick.value.p95Ms)} line={line(({ p95Ms }) => p95Ms)} />
-          <Tile title={t.inFlight} of={tick} value={number(tick.value.inFlight)} line={line(({ inFlight }) => inFlight)} />
-          <Tile title={t.queued} of={tick} value={number(tick.value.queued)} line={line(({ queued }) => queued)} />
-        </>
-      )}
-      {!tick && facts && (
-        <>
-          <Tile title={t.inFlight} of={facts} value={number(facts.value.running)} />
-          <Tile title={t.queued} of={facts} value={number(facts.value.queued)} />
-        </>
-      )}
+      <Tile title={t.callsPerSecond} of={tick} value={tick ? number(tick.value.calls) : "–"} line={line(({ calls }) => calls)} />
+      <Tile
+        title={t.errors}
+        of={tick}
+        value={tick ? percent(tick.value.errors, tick.value.calls) : "–"}
+        line={line(({ calls, errors }) => (calls > 0 ? errors / calls : 0))}
+        tone={tick && tick.value.errors > 0 ? "bad" : ""}
+      />
+      <Tile title={t.p95} of={tick} value={tick?.value.p95Ms != null ? duration(tick.value.p95Ms) : "–"} line={line(({ p95Ms }) => p95Ms)} />
+      <Tile title={t.inFlight} of={tick ?? facts} value={now ? number(now.inFlight) : "–"} line={line(({ inFlight }) => inFlight)} />
+      <Tile title={t.queued} of={tick ?? facts} value={now ? number(now.queued) : "–"} line={line(({ queued }) => queued)} />
       <Tile
         title={t.approvalsWaiting}
         of={pending.data.value}
@@ -66,7 +58,7 @@ function Tile({ title, of, value, line, tone = "", href }: TileProps) {
     <>
       <span class="tile-title">{title}</span>
       <span class={`tile-value num ${tone}`}>{value}</span>
-      {old && of ? <AsOf at={of.at} /> : line && <Spark values={line} />}
+      {old && of ? <AsOf of={{ at: of.at }} /> : line && <Spark values={line} />}
     </>
   );
   const className = old ? "tile old" : "tile";

@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import type { Run } from "../../api/types.ts";
 import { duration, number } from "../../base/format.ts";
-import { fits, newestRuns, olderRuns, runMs, type RunFilter } from "../../data/runs.ts";
+import { fits, newestRuns, runMs, type RunFilter } from "../../data/runs.ts";
 import { texts } from "../../i18n/index.ts";
 import type { Column } from "../../ui/long-list.tsx";
 import { PagedList } from "../../ui/paged-list.tsx";
@@ -20,7 +20,6 @@ export function RunList({ filter, threadId }: { filter: RunFilter; threadId: str
       label={t.title}
       class="run-list"
       newest={useMemo(() => newestRuns(threadId), [threadId])}
-      older={(shown) => olderRuns(threadId, filter, shown)}
       olderText={t.older}
       fits={(run) => fits(run, filter)}
       empty={filter ? <Empty title={t.noMatch} /> : <Empty title={t.none} text={t.noneText} command="toolhub chat" />}

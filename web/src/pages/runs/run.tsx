@@ -11,7 +11,6 @@ import { may } from "../../data/session.ts";
 import { agents } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton, CopyButton } from "../../ui/button.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { say } from "../../ui/notice.tsx";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
@@ -43,9 +42,7 @@ export function RunPage({ id }: { id: string }) {
       )}
       <Loaded of={resource}>
         {(snapshot) => (
-          <Fresh of={snapshot}>
-            <Details view={snapshot.value} agent={agentOf(agents.data.value?.value ?? [], snapshot.value.run.agent)} reread={() => resource.read()} />
-          </Fresh>
+          <Details view={snapshot.value} agent={agentOf(agents.data.value?.value ?? [], snapshot.value.run.agent)} reread={() => resource.read()} />
         )}
       </Loaded>
     </section>

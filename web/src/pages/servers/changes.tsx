@@ -6,8 +6,7 @@ import { useResource } from "../../data/resource.ts";
 import { approveDefinition, changesOf } from "../../data/servers.ts";
 import { may } from "../../data/session.ts";
 import { texts } from "../../i18n/index.ts";
-import { ActButton } from "../../ui/button.tsx";
-import { Dialog } from "../../ui/dialog.tsx";
+import { Confirm } from "../../ui/confirm.tsx";
 import { Diff } from "../../ui/diff.tsx";
 import { Fresh } from "../../ui/fresh.tsx";
 import { say } from "../../ui/notice.tsx";
@@ -24,7 +23,7 @@ export function Changes({ name }: { name: string }) {
   const approve = () =>
     approveDefinition(name, asked!)
       .then(() => say(t.approved))
-      .finally(() => (close(), resource.read()));
+      .finally(() => resource.read());
   return (
     <section class="card changes">
       <h2>{t.changes} <span class="count">{snapshot.value.length}</span></h2>
@@ -46,15 +45,9 @@ export function Changes({ name }: { name: string }) {
         ))}
       </Fresh>
       {asked && (
-        <Dialog title={<>{t.approve}: <Code text={asked.name} /></>} close={close}>
-          <div class="form">
-            <p>{t.approveText}</p>
-            <div class="answers">
-              <ActButton class="primary" act={approve}>{t.approve}</ActButton>
-              <button type="button" onClick={close}>{texts.value.common.cancel}</button>
-            </div>
-          </div>
-        </Dialog>
+        <Confirm title={<>{t.approve}: <Code text={asked.name} /></>} word={t.approve} isDanger={false} close={close} act={approve}>
+          <p>{t.approveText}</p>
+        </Confirm>
       )}
     </section>
   );

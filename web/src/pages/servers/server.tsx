@@ -6,7 +6,6 @@ import { logsOf, serverOf } from "../../data/servers.ts";
 import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { Loaded } from "../../ui/state.tsx";
@@ -39,12 +38,10 @@ export function ServerPage({ name }: { name: string }) {
             <RestartButton server={snapshot.value} />
           </div>
           <Changes name={name} />
-          <Fresh of={snapshot}>
-            <div class="columns even">
-              <Facts server={snapshot.value} />
-              <Tools server={snapshot.value} />
-            </div>
-          </Fresh>
+          <div class="columns even">
+            <Facts server={snapshot.value} />
+            <Tools server={snapshot.value} />
+          </div>
           {may("admin") && <Logs name={name} />}
         </section>
       )}
@@ -102,12 +99,10 @@ function Logs({ name }: { name: string }) {
       <h2>{t.logs}</h2>
       <Loaded of={resource}>
         {(snapshot) => (
-          <Fresh of={snapshot}>
-            <div class="block log" tabIndex={0} role="group" aria-label={t.logs}>
-              {snapshot.value.length === 0 && "–"}
-              {snapshot.value.map((line, index) => <div key={index}><Code text={line} limit={2000} /></div>)}
-            </div>
-          </Fresh>
+          <div class="block log" tabIndex={0} role="group" aria-label={t.logs}>
+            {snapshot.value.length === 0 && "–"}
+            {snapshot.value.map((line, index) => <div key={index}><Code text={line} limit={2000} /></div>)}
+          </div>
         )}
       </Loaded>
     </section>

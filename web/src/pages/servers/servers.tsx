@@ -4,7 +4,6 @@ import type { McpServer } from "../../api/types.ts";
 import { servers } from "../../data/facts.ts";
 import { useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
@@ -24,18 +23,16 @@ export function ServersPage() {
           snapshot.value.length === 0 ? (
             <Empty title={t.servers.none} text={t.servers.noneText} command={example} />
           ) : (
-            <Fresh of={snapshot}>
-              <Table label={t.nav.servers} heads={[t.tools.name, t.tools.status, t.nav.tools, <span class="hidden">{t.grants.actions}</span>]}>
-                {snapshot.value.map((server) => (
-                  <tr key={server.name}>
-                    <th scope="row"><a href={address.server(server.name)}><Code text={server.name} /></a></th>
-                    <td><ConnectionState server={server} /></td>
-                    <td><Counts of={server.toolCounts} /></td>
-                    <td class="right"><RestartButton server={server} /></td>
-                  </tr>
-                ))}
-              </Table>
-            </Fresh>
+            <Table label={t.nav.servers} heads={[t.tools.name, t.tools.status, t.nav.tools, <span class="hidden">{t.grants.actions}</span>]}>
+              {snapshot.value.map((server) => (
+                <tr key={server.name}>
+                  <th scope="row"><a href={address.server(server.name)}><Code text={server.name} /></a></th>
+                  <td><ConnectionState server={server} /></td>
+                  <td><Counts of={server.toolCounts} /></td>
+                  <td class="right"><RestartButton server={server} /></td>
+                </tr>
+              ))}
+            </Table>
           )
         }
       </Loaded>

@@ -1,7 +1,8 @@
 // The audit log: changes and refused requests, the newest first.
 
+import { useMemo } from "preact/hooks";
 import type { AuditEntry } from "../../api/types.ts";
-import { audit, olderAudit } from "../../data/settings.ts";
+import { auditLog } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
 import { PagedList } from "../../ui/paged-list.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
@@ -21,8 +22,7 @@ export function Audit() {
       <PagedList
         label={t.view.audit}
         class="audit-list"
-        newest={audit}
-        older={(shown) => olderAudit(shown, fits)}
+        newest={useMemo(auditLog, [])}
         olderText={t.older}
         fits={fits}
         empty={<Empty title={t.noEntry} />}

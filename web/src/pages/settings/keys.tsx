@@ -9,7 +9,6 @@ import { revokeKey } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
 import { Command } from "../../ui/button.tsx";
 import { Confirm } from "../../ui/confirm.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
 import { Table } from "../../ui/table.tsx";
@@ -45,40 +44,38 @@ export function Keys() {
           snapshot.value.length === 0 ? (
             <Empty title={t.noKeys} command="toolhub keys create NAME --scope tools:read" />
           ) : (
-            <Fresh of={snapshot}>
-              <Table label={t.view.keys} heads={[t.name, t.scopes, t.tenant, t.expires, t.used, <span class="hidden">{t.revoke}</span>]}>
-                {snapshot.value.map((key) => (
-                  <tr key={key.id}>
-                    <td>
-                      <Code text={key.name} limit={128} />
-                    </td>
-                    <td>
-                      <Names of={key.scopes} />
-                    </td>
-                    <td>
-                      <Code text={key.tenant} limit={64} />
-                    </td>
-                    <td>
-                      {key.expiresAt && (
-                        <span class={Date.parse(key.expiresAt) < serverNow() ? "bad" : ""}>
-                          {Date.parse(key.expiresAt) < serverNow() && t.expired} <Time at={key.expiresAt} />
-                        </span>
-                      )}
-                    </td>
-                    <td>{key.lastUsedAt && <Ago at={key.lastUsedAt} />}</td>
-                    <td class="right">
-                      {key.origin === "config" ? (
-                        <span class="quiet">{t.inConfig}</span>
-                      ) : (
-                        <button type="button" class="danger" onClick={() => ask(key)}>
-                          {t.revoke}
-                        </button>
-                      )}
-                    </td>
-                  </tr>
-                ))}
-              </Table>
-            </Fresh>
+            <Table label={t.view.keys} heads={[t.name, t.scopes, t.tenant, t.expires, t.used, <span class="hidden">{t.revoke}</span>]}>
+              {snapshot.value.map((key) => (
+                <tr key={key.id}>
+                  <td>
+                    <Code text={key.name} limit={128} />
+                  </td>
+                  <td>
+                    <Names of={key.scopes} />
+                  </td>
+                  <td>
+                    <Code text={key.tenant} limit={64} />
+                  </td>
+                  <td>
+                    {key.expiresAt && (
+                      <span class={Date.parse(key.expiresAt) < serverNow() ? "bad" : ""}>
+                        {Date.parse(key.expiresAt) < serverNow() && t.expired} <Time at={key.expiresAt} />
+                      </span>
+                    )}
+                  </td>
+                  <td>{key.lastUsedAt && <Ago at={key.lastUsedAt} />}</td>
+                  <td class="right">
+                    {key.origin === "config" ? (
+                      <span class="quiet">{t.inConfig}</span>
+                    ) : (
+                      <button type="button" class="danger" onClick={() => ask(key)}>
+                        {t.revoke}
+                      </button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </Table>
           )
         }
       </Loaded>

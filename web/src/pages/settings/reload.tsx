@@ -1,8 +1,10 @@
 // What a reload did: what changed, what waits for a restart, or what is wrong with the file and where.
 
 import type { ReloadReport as Report } from "../../api/types.ts";
+import { nodes } from "../../data/facts.ts";
+import { useResource } from "../../data/resource.ts";
 import { lastReload } from "../../data/settings.ts";
-import { waitingRestart } from "../../data/restarts.ts";
+import { pendingRestart } from "../../data/restarts.ts";
 import { texts } from "../../i18n/index.ts";
 import { Failure } from "../../ui/notice.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
@@ -14,7 +16,8 @@ const parts = ["added", "replaced", "removed", "sections", "needsRestart"] as co
 export function ReloadReport() {
   const t = texts.value.settings;
   const last = lastReload.value;
-  const waiting = waitingRestart.value;
+  useResource(nodes);
+  const waiting = pendingRestart.value;
   if (last?.error) {
     return (
       <div class="callout bad reload" role="alert">
@@ -35,11 +38,11 @@ export function ReloadReport() {
   // Changes that wait from an earlier reload; the report of this one names its own.
   const report: Partial<Report> | null | undefined = last?.report ?? (waiting && { needsRestart: waiting.settings });
   if (!report) return null;
-  const changed = parts.filter((part) => report[part]?.length);
+  const changed = parts.filter((part) => report[part]?.length && (part !== "needsRestart" || waiting));
   return (
     <div class={last ? "callout good reload" : "callout warn reload"} role="status">
       <div>
-        {last && <><strong>{t.reloaded}</strong> <Time at={last.at} /></>} {changed.length === 0 && t.nothingChanged}
+        {last && <><strong>{t.reloaded}</strong> <Time at={last.at} /></>} {parts.every((part) => !report[part]?.length) && t.nothingChanged}
         {changed.map((part) => (
           <p key={part}>
             {t.changes[part]} <Names of={report[part] ?? []} />

@@ -7,7 +7,6 @@ import { useResource } from "../../data/resource.ts";
 import { contextsOf, draftOf, entryOf, neighboursOf, stateKinds } from "../../data/state.ts";
 import { texts } from "../../i18n/index.ts";
 import { CopyButton } from "../../ui/button.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { NeedsScope } from "../../ui/needs-scope.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address, route } from "../../ui/router.ts";
@@ -43,20 +42,18 @@ function Context({ id }: { id: string }) {
         const current = stateKinds.find((kind) => kind === asked) ?? stateKinds.find((kind) => info?.kinds[kind] || draftOf(id, kind)) ?? "business";
         const shown = stateKinds.filter((kind) => info?.kinds[kind] || kind === current);
         return (
-          <Fresh of={snapshot}>
-            <div class="stack">
-              <h1 class="tool-name">
-                <Code text={id} limit={260} /> <CopyButton text={id} />
-              </h1>
-              {info?.threadId && (
-                <div>
-                  {texts.value.calls.thread} <a href={address.thread(info.threadId)}><Code text={info.threadId} limit={128} /></a>
-                </div>
-              )}
-              <Tabs label={t.kinds} current={current} tabs={shown.map((kind) => ({ name: kind, title: t.kind[kind], href: address.context(id, `kind=${kind}`) }))} />
-              <Entry key={current} id={id} kind={current} isKnown={info !== undefined} />
-            </div>
-          </Fresh>
+          <div class="stack">
+            <h1 class="tool-name">
+              <Code text={id} limit={260} /> <CopyButton text={id} />
+            </h1>
+            {info?.threadId && (
+              <div>
+                {texts.value.calls.thread} <a href={address.thread(info.threadId)}><Code text={info.threadId} limit={128} /></a>
+              </div>
+            )}
+            <Tabs label={t.kinds} current={current} tabs={shown.map((kind) => ({ name: kind, title: t.kind[kind], href: address.context(id, `kind=${kind}`) }))} />
+            <Entry key={current} id={id} kind={current} isKnown={info !== undefined} />
+          </div>
         );
       }}
     </Loaded>

@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import type { Thread } from "../../api/types.ts";
-import { newestThreads, olderThreads } from "../../data/threads.ts";
+import { newestThreads } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
 import type { Column } from "../../ui/long-list.tsx";
 import { PagedList } from "../../ui/paged-list.tsx";
@@ -19,7 +19,6 @@ export function ThreadList({ q }: { q: string }) {
       label={t.title}
       class="thread-list"
       newest={useMemo(() => newestThreads(q), [q])}
-      older={(shown) => olderThreads(q, shown)}
       olderText={t.older}
       empty={q ? <Empty title={t.noMatch} /> : <Empty title={t.none} text={t.noneText} command="toolhub chat" />}
       columns={columns()}

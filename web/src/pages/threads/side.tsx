@@ -1,7 +1,6 @@
 // What belongs to a thread beside its conversation: its last run, the tools it is offered and why not others, its states and instances.
 
 import { useMemo, useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
 import { base } from "../../base/page.ts";
 import { useResource } from "../../data/resource.ts";
 import { agentOf } from "../../data/runs.ts";
@@ -9,8 +8,8 @@ import { may } from "../../data/session.ts";
 import { agents, closeInstance, deleteThread, exportPath, fitsPatterns, instancesOf, statesOf, type ThreadTools, type ThreadView, toolsOf, type Withheld } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
-import { Dialog } from "../../ui/dialog.tsx";
-import { Failure, say } from "../../ui/notice.tsx";
+import { Confirm } from "../../ui/confirm.tsx";
+import { say } from "../../ui/notice.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address, go } from "../../ui/router.ts";
 import { Loaded } from "../../ui/state.tsx";
@@ -188,45 +187,23 @@ export const ExportLink = ({ id }: { id: string }) => (
 export function DeleteThread({ id }: { id: string }) {
   const t = texts.value.threads;
   const [isAsked, ask] = useState(false);
-  const [error, setError] = useState<ApiError | null>(null);
-  const close = () => (ask(false), setError(null));
-  const remove = async () => {
-    setError(null);
-    try {
-      await deleteThread(id);
-    } catch (failure) {
-      return setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
-    }
-    say(t.deleted);
-    go(address.threads());
-  };
+  const remove = () =>
+    deleteThread(id).then(() => {
+      say(t.deleted);
+      go(address.threads());
+    });
   return (
     <>
       <button type="button" class="danger" onClick={() => ask(true)}>
         {t.delete}
       </button>
       {isAsked && (
-        <Dialog title={t.deleteTitle} close={close}>
-          <div class="form">
-            <p>
-              <Code text={id} limit={128} />
-            </p>
-            <p>{t.deleteText}</p>
-            {error && (
-              <p class="error-text" role="alert">
-                <Failure error={error} />
-              </p>
-            )}
-            <div class="dialog-actions">
-              <button type="button" onClick={close}>
-                {texts.value.common.cancel}
-              </button>
-              <ActButton class="primary danger" act={remove}>
-                {t.deleteNow}
-              </ActButton>
-            </div>
-          </div>
-        </Dialog>
+        <Confirm title={t.deleteTitle} word={t.deleteNow} close={() => ask(false)} act={remove}>
+          <p>
+            <Code text={id} limit={128} />
+          </p>
+          <p>{t.deleteText}</p>
+        </Confirm>
       )}
     </>
   );

@@ -7,7 +7,6 @@ import { may } from "../../data/session.ts";
 import { agentName, agents, recentThreads, threadOf } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
 import { CopyButton } from "../../ui/button.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
@@ -50,9 +49,7 @@ export function ThreadPage({ id }: { id: string }) {
         {(snapshot) => (
           <div class="columns thread">
             <div class="chat">
-              <Fresh of={snapshot}>
-                <Conversation view={snapshot.value} reread={reread} />
-              </Fresh>
+              <Conversation view={snapshot.value} reread={reread} />
               {may("tools:call") && !isGone && <MessageBox id={id} view={snapshot.value} reread={reread} />}
             </div>
             <Side id={id} view={snapshot.value} agent={agentName(snapshot.value)} />

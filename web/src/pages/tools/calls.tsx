@@ -6,7 +6,6 @@ import { duration } from "../../base/format.ts";
 import { newestCalls, readCallFilter } from "../../data/calls.ts";
 import { useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
@@ -34,9 +33,7 @@ export function Calls({ name }: { name: string }) {
             snapshot.value.items.length === 0 ? (
               <Empty title={t.none} command={`toolhub call ${name}`} />
             ) : (
-              <Fresh of={snapshot}>
-                <Table list={snapshot.value.items.slice(0, maxRows)} />
-              </Fresh>
+              <Table list={snapshot.value.items.slice(0, maxRows)} />
             )
           }
         </Loaded>

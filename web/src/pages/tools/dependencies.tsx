@@ -5,7 +5,6 @@ import { duration } from "../../base/format.ts";
 import { type Edge, graphOf, groupsOf } from "../../data/graph.ts";
 import { useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
@@ -23,7 +22,7 @@ export function Dependencies({ tool }: { tool: Tool }) {
         const neededBy = snapshot.value.edges.filter(({ from }) => from === tool.name);
         if (needs.length + neededBy.length === 0) return <Empty title={t.none} text={t.noneText} />;
         return (
-          <Fresh of={snapshot}>
+          <>
             <div class="columns even">
               <section class="card">
                 <h2>{t.needs}</h2>
@@ -35,7 +34,7 @@ export function Dependencies({ tool }: { tool: Tool }) {
               </section>
             </div>
             <p class="more-button"><a href={address.graph(`tool=${tool.name}`)}>{texts.value.nav.graph}</a></p>
-          </Fresh>
+          </>
         );
       }}
     </Loaded>

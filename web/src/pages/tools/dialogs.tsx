@@ -4,8 +4,7 @@ import { useState } from "preact/hooks";
 import { serverNow } from "../../base/clock.ts";
 import { setMaintenance } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
-import { ActButton } from "../../ui/button.tsx";
-import { Dialog } from "../../ui/dialog.tsx";
+import { Confirm } from "../../ui/confirm.tsx";
 import { Code } from "../../ui/raw.tsx";
 
 const minute = 60_000;
@@ -25,49 +24,46 @@ export function MaintenanceDialog({ name, close, done }: { name: string; close: 
   const isWrong = end === "at" && chosenTime(time) === null;
   const until = () => (end === "never" ? null : end === "at" ? chosenTime(time) : serverNow() + Number(end) * minute);
   return (
-    <Dialog title={<>{t.maintenanceOf} <Code text={name} limit={64} /></>} close={close}>
-      <div class="form">
-        <p class="quiet">{t.maintenanceText}</p>
-        <label>
-          {t.reason}
-          <input type="text" name="reason" maxLength={500} autofocus value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
-        </label>
-        <fieldset>
-          <legend>{t.end}</legend>
-          <div class="choices">
-            {ends.map((minutes) => (
-              <label key={minutes}>
-                <input type="radio" name="end" checked={end === String(minutes)} onChange={() => setEnd(String(minutes))} />
-                {t.after(minutes)}
-              </label>
-            ))}
-            <label>
-              <input type="radio" name="end" checked={end === "at"} onChange={() => setEnd("at")} />
-              {t.at}
+    <Confirm
+      title={<>{t.maintenanceOf} <Code text={name} limit={64} /></>}
+      word={t.startMaintenance}
+      isDanger={false}
+      disabled={isWrong}
+      close={close}
+      act={() => setMaintenance(name, { reason: reason.trim(), until: until() }).then(done)}
+    >
+      <p class="quiet">{t.maintenanceText}</p>
+      <label>
+        {t.reason}
+        <input type="text" name="reason" maxLength={500} autofocus value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
+      </label>
+      <fieldset>
+        <legend>{t.end}</legend>
+        <div class="choices">
+          {ends.map((minutes) => (
+            <label key={minutes}>
+              <input type="radio" name="end" checked={end === String(minutes)} onChange={() => setEnd(String(minutes))} />
+              {t.after(minutes)}
             </label>
-            <label>
-              <input type="radio" name="end" checked={end === "never"} onChange={() => setEnd("never")} />
-              {t.untilReset}
-            </label>
-          </div>
-        </fieldset>
-        {end === "at" && (
+          ))}
           <label>
-            {t.endTime}
-            <input type="datetime-local" name="until" required aria-invalid={isWrong} value={time} onInput={(event) => setTime(event.currentTarget.value)} />
-            {time && isWrong && <span class="error-text">{t.notFuture}</span>}
+            <input type="radio" name="end" checked={end === "at"} onChange={() => setEnd("at")} />
+            {t.at}
           </label>
-        )}
-        <div class="dialog-actions">
-          <button type="button" onClick={close}>
-            {texts.value.common.cancel}
-          </button>
-          <ActButton class="primary" disabled={isWrong} act={() => setMaintenance(name, { reason: reason.trim(), until: until() }).then(done)}>
-            {t.startMaintenance}
-          </ActButton>
+          <label>
+            <input type="radio" name="end" checked={end === "never"} onChange={() => setEnd("never")} />
+            {t.untilReset}
+          </label>
         </div>
-      </div>
-    </Dialog>
+      </fieldset>
+      {end === "at" && (
+        <label>
+          {t.endTime}
+          <input type="datetime-local" name="until" required aria-invalid={isWrong} value={time} onInput={(event) => setTime(event.currentTarget.value)} />
+          {time && isWrong && <span class="error-text">{t.notFuture}</span>}
+        </label>
+      )}
+    </Confirm>
   );
 }
 
@@ -75,22 +71,12 @@ export function DisableDialog({ close, disable }: { close: () => void; disable: 
   const t = texts.value.tool;
   const [reason, setReason] = useState("");
   return (
-    <Dialog title={t.disableTitle} close={close}>
-      <div class="form">
-        <p class="quiet">{t.disableText}</p>
-        <label>
-          {t.reason}
-          <input type="text" name="reason" maxLength={500} autofocus value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
-        </label>
-        <div class="dialog-actions">
-          <button type="button" onClick={close}>
-            {texts.value.common.cancel}
-          </button>
-          <ActButton class="primary danger" act={() => disable(reason.trim())}>
-            {t.disableNow}
-          </ActButton>
-        </div>
-      </div>
-    </Dialog>
+    <Confirm title={t.disableTitle} word={t.disableNow} close={close} act={() => disable(reason.trim())}>
+      <p class="quiet">{t.disableText}</p>
+      <label>
+        {t.reason}
+        <input type="text" name="reason" maxLength={500} autofocus value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
+      </label>
+    </Confirm>
   );
 }

@@ -6,7 +6,6 @@ import { bytes, duration, number } from "../../base/format.ts";
 import { useResource } from "../../data/resource.ts";
 import { explanationOf } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Raw } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { Loaded } from "../../ui/state.tsx";
@@ -19,12 +18,10 @@ export function Limits({ tool }: { tool: Tool }) {
   return (
     <Loaded of={explanation}>
       {(snapshot) => (
-        <Fresh of={snapshot}>
-          <div class="columns even">
-            <Rules facts={snapshot.value} at={snapshot.at} />
-            <Effective limits={snapshot.value.policy} />
-          </div>
-        </Fresh>
+        <div class="columns even">
+          <Rules facts={snapshot.value} at={snapshot.at} />
+          <Effective limits={snapshot.value.policy} />
+        </div>
       )}
     </Loaded>
   );

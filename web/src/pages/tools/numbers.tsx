@@ -6,7 +6,6 @@ import type { Tool, ToolStats } from "../../api/types.ts";
 import { duration, number, percent } from "../../base/format.ts";
 import { Resource, useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
 import { Row } from "./why.tsx";
@@ -18,7 +17,7 @@ export function Numbers({ tool }: { tool: Tool }) {
   return (
     <section class="card" aria-labelledby="numbers">
       <h2 id="numbers">{t.title}</h2>
-      <Loaded of={stats}>{(snapshot) => <Fresh of={snapshot}><Table stats={snapshot.value} name={tool.name} /></Fresh>}</Loaded>
+      <Loaded of={stats}>{(snapshot) => <Table stats={snapshot.value} name={tool.name} />}</Loaded>
     </section>
   );
 }

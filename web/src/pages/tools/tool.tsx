@@ -8,7 +8,6 @@ import { may } from "../../data/session.ts";
 import { enableAndReset, disableTool, resetTool, toolNames, toolOf, tools } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { say } from "../../ui/notice.tsx";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
 import { address, route } from "../../ui/router.ts";
@@ -35,7 +34,7 @@ export function ToolPage({ name }: { name: string }) {
   useResource(resource);
   const error = resource.error.value;
   if (error?.status === 404 && error.code === "tool_not_found") return <UnknownTool name={name} suggestions={error.problem?.suggestions ?? []} detail={error.message} />;
-  return <Loaded of={resource}>{(snapshot) => <Fresh of={snapshot}><Details tool={snapshot.value} reread={() => resource.read()} /></Fresh>}</Loaded>;
+  return <Loaded of={resource}>{(snapshot) => <Details tool={snapshot.value} reread={() => resource.read()} />}</Loaded>;
 }
 
 function Details({ tool, reread }: { tool: Tool; reread: () => Promise<void> }) {

@@ -6,7 +6,6 @@ import { duration, number, percent } from "../../base/format.ts";
 import { useResource } from "../../data/resource.ts";
 import { statusCounts, statuses, tools } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { useKeys } from "../../ui/keyboard.ts";
 import { type Column, LongList } from "../../ui/long-list.tsx";
@@ -28,9 +27,7 @@ export function ToolsPage() {
           snapshot.value.length === 0 ? (
             <Empty title={t.tools.none} text={t.tools.noneText} command="toolhub init && toolhub serve --watch" />
           ) : (
-            <Fresh of={snapshot}>
-              <List all={snapshot.value} />
-            </Fresh>
+            <List all={snapshot.value} />
           )
         }
       </Loaded>

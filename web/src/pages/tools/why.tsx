@@ -6,7 +6,6 @@ import type { Explanation, Tool } from "../../api/types.ts";
 import { useResource } from "../../data/resource.ts";
 import { explanationOf } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Icon } from "../../ui/icon.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address, setQuery } from "../../ui/router.ts";
@@ -25,7 +24,7 @@ export function Why({ tool, threadId }: { tool: Tool; threadId: string }) {
         <h2 id="why">{threadId ? t.titleThread : t.title}</h2>
         <ThreadField threadId={threadId} />
       </div>
-      <Loaded of={resource}>{(snapshot) => <Fresh of={snapshot}><Facts facts={snapshot.value} at={snapshot.at} tool={tool} /></Fresh>}</Loaded>
+      <Loaded of={resource}>{(snapshot) => <Facts facts={snapshot.value} at={snapshot.at} tool={tool} />}</Loaded>
     </section>
   );
 }

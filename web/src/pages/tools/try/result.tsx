@@ -17,6 +17,7 @@ import { CallBadge } from "../../../ui/status.tsx";
 import { Tree } from "../../../ui/tree.tsx";
 import { contentText } from "../../calls/call.tsx";
 import { FailureCard } from "../../calls/failure.tsx";
+import { TimelineCard } from "../../calls/timeline.tsx";
 
 const followEveryMs = 400;
 
@@ -88,6 +89,7 @@ function Parts({ call, reread, progress }: { call: Call; reread: () => Promise<v
           </>
         )}
       </section>
+      <TimelineCard call={call} />
     </>
   );
 }

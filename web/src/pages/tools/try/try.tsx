@@ -15,7 +15,7 @@ import { may, session } from "../../../data/session.ts";
 import { dryRun } from "../../../data/tools.ts";
 import { texts } from "../../../i18n/index.ts";
 import { ActButton } from "../../../ui/button.tsx";
-import { Dialog } from "../../../ui/dialog.tsx";
+import { Confirm } from "../../../ui/confirm.tsx";
 import { Icon } from "../../../ui/icon.tsx";
 import { Failure, say } from "../../../ui/notice.tsx";
 import { Code } from "../../../ui/raw.tsx";
@@ -147,19 +147,9 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
       {started && <Result key={started} id={started} progress={progress.get(started)} />}
       {forecast && <Forecast run={forecast} isOld={forecast.of !== value} />}
       {isAsking && (
-        <Dialog title={t.confirmTitle} close={() => setAsking(false)}>
-          <div class="form">
-            <p>{t.confirmText}</p>
-            <div class="dialog-actions">
-              <button type="button" onClick={() => setAsking(false)}>
-                {texts.value.common.cancel}
-              </button>
-              <button type="button" class="primary danger" onClick={() => void run()}>
-                {t.confirmRun}
-              </button>
-            </div>
-          </div>
-        </Dialog>
+        <Confirm title={t.confirmTitle} word={t.confirmRun} close={() => setAsking(false)} act={run}>
+          <p>{t.confirmText}</p>
+        </Confirm>
       )}
     </div>
   );
