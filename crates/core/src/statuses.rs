@@ -150,6 +150,11 @@ impl Statuses {
         self.cache.withheld_threads(tenant)
     }
 
+    /// Some of the tenant's threads that have a record of their own by which the tool is withheld.
+    pub(crate) fn threads_withholding(&self, tool: &ToolName, tenant: &Tenant, limit: usize) -> Vec<ThreadId> {
+        self.cache.threads_withholding(tool, tenant, limit)
+    }
+
     /// The record, if there is one.
     pub(crate) fn facts(&self, key: &StatusKey) -> Option<Arc<StatusRecord>> {
         self.cache.get(key).map(|(facts, _)| facts)

@@ -32,6 +32,11 @@ pub trait HostControl: Send + Sync + 'static {
     /// Reloads the config and applies what changed; an invalid one changes nothing.
     fn reload(&self) -> BoxFuture<'_, Result<ReloadReport, HostControlError>>;
 
+    /// Settings that have changed since the start and take effect only after a restart.
+    fn restart_pending(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Makes a backup of the hub's store, or of the state manager's if that is another one.
     fn backup(&self, store: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>>;
 

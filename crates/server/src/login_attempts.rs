@@ -30,19 +30,39 @@ struct Window {
 }
 
 impl LoginAttempts {
-    /// How long this address must wait before its next attempt.
-    pub(crate) fn wait(&self, address: Option<&Holder>) -> Option<Duration> {
-        let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Counts an attempt as failed before its result is known, so that attempts at the same time cannot exceed the limit.
+    ///
+    /// # Errors
+    /// When the address must wait before its next attempt, and how long.
+    pub(crate) fn begin(&self, address: Option<&Holder>) -> Result<(), Duration> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match Self::wait(&windows, address) {
+            Some(wait) => Err(wait),
+            None => {
+                Self::count(&mut windows, address);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes an attempt back that did not fail.
+    pub(crate) fn forgive(&self, address: Option<&Holder>) {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = if windows.contains_key(&address.cloned()) { address.cloned() } else { None };
+        if let Some(window) = windows.get_mut(&key) {
+            window.failures = window.failures.saturating_sub(1);
+        }
+    }
+
+    fn wait(windows: &HashMap<Option<Holder>, Window>, address: Option<&Holder>) -> Option<Duration> {
         let window =
             windows.get(&address.cloned()).or_else(|| windows.get(&None).filter(|_| windows.len() > MAX_ADDRESSES));
         let window = window.filter(|window| window.failures >= MAX_FAILURES)?;
         WINDOW.checked_sub(window.began.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// Counts a failed attempt.
-    pub(crate) fn on_failure(&self, address: Option<&Holder>) {
+    fn count(windows: &mut HashMap<Option<Holder>, Window>, address: Option<&Holder>) {
         let now = Instant::now();
-        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if windows.len() >= MAX_ADDRESSES {
             windows.retain(|_, window| now - window.began < WINDOW);
         }
@@ -64,20 +84,34 @@ mod tests {
         Holder::of_peer([192, 0, 2, last].into())
     }
 
+    fn fail(attempts: &LoginAttempts, times: u32, address: &Holder) {
+        for _ in 0..times {
+            assert_eq!(attempts.begin(Some(address)), Ok(()));
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_address_that_failed_too_often_waits_out_the_window_and_others_do_not() {
         let attempts = LoginAttempts::default();
         for _ in 0..MAX_FAILURES {
-            assert_eq!(attempts.wait(Some(&address(1))), None);
-            attempts.on_failure(Some(&address(1)));
+            fail(&attempts, 1, &address(1));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(attempts.wait(Some(&address(1))), Some(Duration::from_secs(50)));
-        assert_eq!((attempts.wait(Some(&address(2))), attempts.wait(None)), (None, None));
+        assert_eq!(attempts.begin(Some(&address(1))), Err(Duration::from_secs(50)));
+        assert_eq!((attempts.begin(Some(&address(2))), attempts.begin(None)), (Ok(()), Ok(())));
         tokio::time::advance(Duration::from_secs(50)).await;
-        assert_eq!(attempts.wait(Some(&address(1))), None);
-        attempts.on_failure(Some(&address(1)));
-        assert_eq!(attempts.wait(Some(&address(1))), None, "a new window has begun");
+        fail(&attempts, MAX_FAILURES, &address(1));
+        assert!(attempts.begin(Some(&address(1))).is_err(), "a new window has begun");
+    }
+
+    #[tokio::test]
+    async fn attempts_at_the_same_time_count_before_they_end_and_those_that_succeed_do_not() {
+        let attempts = LoginAttempts::default();
+        fail(&attempts, MAX_FAILURES, &address(1));
+        assert!(attempts.begin(Some(&address(1))).is_err());
+        attempts.forgive(Some(&address(1)));
+        fail(&attempts, 1, &address(1));
+        assert!(attempts.begin(Some(&address(1))).is_err());
     }
 
     #[tokio::test(start_paused = true)]
@@ -85,9 +119,9 @@ mod tests {
         let attempts = LoginAttempts::default();
         let many = |number: u32| Holder::of_peer(std::net::Ipv4Addr::from_bits(number).into());
         for number in 0..MAX_ADDRESSES as u32 + MAX_FAILURES {
-            attempts.on_failure(Some(&many(number)));
+            fail(&attempts, 1, &many(number));
         }
         assert_eq!(attempts.0.lock().unwrap().len(), MAX_ADDRESSES + 1);
-        assert!(attempts.wait(Some(&many(u32::MAX))).is_some() && attempts.wait(Some(&many(0))).is_none());
+        assert!(attempts.begin(Some(&many(u32::MAX))).is_err() && attempts.begin(Some(&many(0))).is_ok());
     }
 }

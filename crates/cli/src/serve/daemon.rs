@@ -284,6 +284,10 @@ impl HostControl for Daemon {
         Box::pin(self.reload_config())
     }
 
+    fn restart_pending(&self) -> Vec<String> {
+        self.loaded().config.change_from(&self.startup_config.config).needs_restart
+    }
+
     fn backup(&self, store: StoreRole) -> BoxFuture<'_, Result<Backup, HostControlError>> {
         Box::pin(self.make_backup(store))
     }

@@ -96,6 +96,12 @@ impl ToolHub {
         self.engine.statuses.withheld_threads(tenant)
     }
 
+    /// The first of a tenant's threads, by id, in which a tool is withheld because of what happened there; at most `limit`.
+    #[must_use]
+    pub fn threads_withholding(&self, tool: &ToolName, tenant: &Tenant, limit: usize) -> Vec<ThreadId> {
+        self.engine.statuses.threads_withholding(tool, tenant, limit)
+    }
+
     /// Sets a tool's status as an operator. `Maintenance` and `Unavailable` are overrides that hold until they are lifted or
     /// reset, or until `until`; `Failed` opens the breaker until then, or for the configured duration; `Available` lifts the
     /// override and closes the breaker. Returns the effective status: a shared one may still outweigh a thread's.

@@ -150,6 +150,24 @@ impl StatusCache {
         counts
     }
 
+    /// The threads of a tenant in which a tool is not available, sorted by id; at most `limit`.
+    pub(crate) fn threads_withholding(&self, tool: &ToolName, tenant: &Tenant, limit: usize) -> Vec<ThreadId> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut threads = BTreeSet::new();
+        for shard in self.records.shards() {
+            let withheld =
+                shard.iter().filter(|(key, record)| key.tool == *tool && record.last_emitted != ToolStatus::Available);
+            let owners = withheld.filter_map(|(key, _)| key.thread.as_ref().filter(|owner| owner.tenant == *tenant));
+            threads.extend(owners.map(|owner| owner.thread.clone()));
+            while threads.len() > limit {
+                threads.pop_last();
+            }
+        }
+        threads.into_iter().collect()
+    }
+
     /// The time before a request to the store, whose result is put afterwards.
     pub(crate) fn time(&self) -> CacheTime {
         CacheTime(self.changes.load(Ordering::Acquire))

@@ -126,14 +126,17 @@ async fn log_in(
         return Ok(Session::of(&app, local.0.as_ref()).into_response());
     }
     let attempts = app.login_attempts();
-    if let Some(wait) = attempts.wait(address.as_ref()) {
+    if let Err(wait) = attempts.begin(address.as_ref()) {
         let mut error =
             CallError::new(ErrorKind::RateLimited).operator("too many logins from this address have failed");
         error.retry_after = Some(wait);
         return Err(error.into());
     }
-    let Some((secret, principal)) = app.keys().log_in(key.trim(), app.now()).await? else {
-        attempts.on_failure(address.as_ref());
+    let login = app.keys().log_in(key.trim(), app.now()).await;
+    if !matches!(login, Ok(None)) {
+        attempts.forgive(address.as_ref());
+    }
+    let Some((secret, principal)) = login? else {
         return Err(Problem::new(Code::UNAUTHENTICATED, "this is not a valid key of this server"));
     };
     let mut response = Session::of(&app, Some(&principal)).into_response();

@@ -2,6 +2,7 @@
 
 pub(super) mod event_stream;
 mod export_stream;
+mod filter;
 
 use std::str::FromStr;
 
@@ -24,12 +25,14 @@ use crate::{
     extract::{Params, Query},
     json::Json,
     links::Links,
-    page::{self, List, ListQuery, ListResponse, RequestUri},
+    page::{self, List, ListResponse, RequestUri, list_query},
     problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal, Scope},
     sse,
 };
+
+use filter::{RunFilter, fetch_filtered};
 
 const LIST_NAME: &str = "runs";
 const ALL_LIST_NAME: &str = "all_runs";
@@ -72,6 +75,14 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+list_query! {
+    /// Which runs to list.
+    struct RunsQuery {
+        /// Only runs of this kind. A page of them may have fewer items than `limit`, or none; `nextCursor` goes on.
+        status: Option<RunFilter>,
+    }
+}
+
 /// A run in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct RunPath {
@@ -109,16 +120,16 @@ async fn list(
     State(app): State<App>,
     principal: Principal,
     Params(path): Params<ThreadPath>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<RunsQuery>,
     uri: RequestUri,
 ) -> ApiResult<ListResponse<RunRecord>> {
     let thread = threads::find(&app, &principal.tenant, &path.id).await?;
     let before = page::decode_cursor_as(query.cursor.as_ref(), LIST_NAME)?;
     let fetch = |limit, before| app.agents().runs(&principal.tenant, &thread.id, limit, before);
-    let (runs, has_more) = page::fetch_page(query.limit, before, |last| last.id, fetch).await?;
+    let (runs, next) = fetch_filtered(query.limit, query.status, before, |last| last.id, fetch).await?;
     let runs: Vec<_> = runs.into_iter().map(|record| redact_arguments(&app, &principal, record)).collect();
     let position = |runs: &[RunRecord]| runs.last().map(|last| last.id.to_string()).unwrap_or_default();
-    let next = has_more.then(|| position(&runs));
+    let next = next.map(|run| run.to_string());
     Ok(uri.bounded_list_response(LIST_NAME, runs, next, position))
 }
 
@@ -137,18 +148,18 @@ impl FromStr for RunPosition {
 async fn list_all(
     State(app): State<App>,
     principal: Principal,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<RunsQuery>,
     uri: RequestUri,
 ) -> ApiResult<ListResponse<RunRecord>> {
     let before = page::decode_cursor_as(query.cursor.as_ref(), ALL_LIST_NAME)?;
     let before = before.map(|RunPosition(run, thread)| (run, thread));
     let fetch = |limit, before| app.agents().tenant_runs(&principal.tenant, limit, before);
     let last_of = |last: &RunRecord| (last.id, last.thread.clone());
-    let (runs, has_more) = page::fetch_page(query.limit, before, last_of, fetch).await?;
+    let (runs, next) = fetch_filtered(query.limit, query.status, before, last_of, fetch).await?;
     let runs: Vec<_> = runs.into_iter().map(|record| redact_arguments(&app, &principal, record)).collect();
     let position =
         |runs: &[RunRecord]| runs.last().map(|last| format!("{} {}", last.id, last.thread)).unwrap_or_default();
-    let next = has_more.then(|| position(&runs));
+    let next = next.map(|(run, thread)| format!("{run} {thread}"));
     Ok(uri.bounded_list_response(ALL_LIST_NAME, runs, next, position))
 }
 

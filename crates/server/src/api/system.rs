@@ -56,6 +56,9 @@ struct Info {
     /// A jump of the machine's clock that is not followed yet: the time from before goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_jump: Option<ClockJumpInfo>,
+    /// Settings of the config that were changed by a reload and take effect only after a restart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    restart_pending: Vec<String>,
     /// Damaged records of the stores, if there are any. Intact ones are served.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     store_damage: Vec<String>,
@@ -101,6 +104,7 @@ async fn info(State(app): State<App>, principal: Principal) -> Json<Info> {
         clock_jump: SystemClock
             .jump()
             .map(|ClockJump { millis, accepted_at, .. }| ClockJumpInfo { millis, accepted_at }),
+        restart_pending: app.host_control().map(|control| control.restart_pending()).unwrap_or_default(),
         store_damage: app.store_damage(),
         tenant: principal.tenant.to_string(),
         caller: principal.caller.to_string(),

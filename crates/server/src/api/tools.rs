@@ -20,6 +20,9 @@ use crate::{
 };
 use view::ToolView;
 
+/// How many of the threads that withhold a tool are listed.
+const LISTED_THREADS: usize = 5;
+
 pub(super) fn routes() -> Vec<Route> {
     let (read, write) = (Access::Needs(Scope::ToolsRead), Access::Needs(Scope::ToolsWrite));
     let known = &[ErrorKind::ToolNotFound, ErrorKind::StoreUnavailable];
@@ -124,7 +127,9 @@ async fn get(
     let not_found = || crate::problem::Problem::new(Code::TOOL_NOT_FOUND, format!("no tool is named `{name}`"));
     let tool = app.hub().get(&name).ok_or_else(not_found)?;
     let withheld = app.hub().withheld_threads(&principal.tenant);
-    Ok(Json(ToolView::of(&app, &tool, &status).with_withheld_threads(&withheld).with_policy(&tool)))
+    let threads = app.hub().threads_withholding(&tool.definition.name, &principal.tenant, LISTED_THREADS);
+    let view = ToolView::of(&app, &tool, &status).with_withheld_threads(&withheld);
+    Ok(Json(view.with_withheld_in(threads).with_policy(&tool)))
 }
 
 /// A status override.

@@ -262,6 +262,38 @@ async fn runs_and_models_are_counted() {
 }
 
 #[tokio::test]
+async fn runs_are_listed_by_status_page_by_page() {
+    let fixture = agent_fixture().await;
+    let mut expected = [Vec::new(), Vec::new()];
+    for number in 0..9 {
+        let answer =
+            fixture.send_message("t1", if number % 3 == 0 { "faint" } else { "hello" }).await.expect_status(200);
+        expected[usize::from(number % 3 == 0)].insert(0, as_text(&answer["runId"]).to_owned());
+    }
+    let asking = fixture.send_message("asking", "call order").await.expect_status(202);
+    let list = async |path: &str| {
+        let (mut ids, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = fixture.api.get(&format!("{path}&limit=2{cursor}")).await.expect_status(200);
+            ids.extend(page["items"].as_array().unwrap().iter().map(|run| as_text(&run["id"]).to_owned()));
+            assert!(page["items"].as_array().unwrap().len() <= 2);
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return ids,
+            }
+        }
+    };
+    for path in ["/api/v1/runs", "/api/v1/threads/t1/runs"] {
+        assert_eq!(list(&format!("{path}?status=completed")).await, expected[0], "{path}");
+        assert_eq!(list(&format!("{path}?status=failed")).await, expected[1], "{path}");
+        assert_eq!(list(&format!("{path}?status=cancelled")).await, [""; 0], "{path}");
+    }
+    assert_eq!(list("/api/v1/runs?status=open").await, [as_text(&asking["runId"])]);
+    let problem = fixture.api.get("/api/v1/runs?status=broken").await.expect_problem(400, "invalid_request");
+    assert!(problem["detail"].as_str().unwrap().contains("failed"), "{problem}");
+}
+
+#[tokio::test]
 async fn the_list_of_threads_has_open_runs_and_waiting_approvals() {
     let fixture = agent_fixture().await;
     let begin = async |thread: &str, content: &str| {

@@ -94,7 +94,12 @@ async fn the_threads_that_withhold_a_tool_are_counted_per_tenant() {
     let counts: Vec<(String, usize)> =
         hub.withheld_threads(&tenant).into_iter().map(|(tool, count)| (tool.to_string(), count)).collect();
     assert_eq!(counts, [("base".to_owned(), 1)]);
-    assert!(hub.withheld_threads(&Tenant::new("other").unwrap()).is_empty());
+    let base = ToolName::new("base").unwrap();
+    assert_eq!(hub.threads_withholding(&base, &tenant, 5), [thread.clone()]);
+    assert!(hub.threads_withholding(&base, &tenant, 0).is_empty());
+    assert!(hub.threads_withholding(&ToolName::new("next").unwrap(), &tenant, 5).is_empty());
+    let other = Tenant::new("other").unwrap();
+    assert!(hub.withheld_threads(&other).is_empty() && hub.threads_withholding(&base, &other, 5).is_empty());
     hub.reset_tool_status("base", view).await.unwrap();
     assert!(hub.withheld_threads(&tenant).is_empty());
 }

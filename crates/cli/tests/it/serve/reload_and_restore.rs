@@ -114,5 +114,9 @@ fn what_needs_a_restart_is_told_until_there_was_one() {
         folder.write("toolhub.toml", text);
         let done = connection.send("POST /api/v1/reload", "", "");
         assert_eq!((done.status, &done.json()["needsRestart"]), (200, &expected), "{}", done.text);
+        // Also to those who have not seen the reload.
+        let info = HttpConnection::connect(server.port).send("GET /api/v1/info", "", "").json();
+        let pending = info.get("restartPending").cloned().unwrap_or_else(|| json!([]));
+        assert_eq!(pending, expected);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolhub_core::{Definition, ErrorKind, Limits, Tool, ToolName, ToolStatusInfo, status::ToolStatus};
+use toolhub_core::{Definition, ErrorKind, Limits, Tool, ToolName, ToolStatusInfo, ids::ThreadId, status::ToolStatus};
 
 use crate::app::App;
 
@@ -22,6 +22,9 @@ pub(crate) struct ToolView {
     /// The number of threads in which it is withheld because of what happened there.
     #[serde(skip_serializing_if = "is_zero")]
     withheld_threads: usize,
+    /// The first of these threads, by id; only for a single tool.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    withheld_in: Vec<ThreadId>,
     /// Its statistics since the server started.
     stats: ToolCounters,
     /// The limits of its calls; only for a single tool.
@@ -67,6 +70,7 @@ impl ToolView {
             status: status.status,
             reason: status.reason.clone(),
             withheld_threads: 0,
+            withheld_in: Vec::new(),
             stats,
             policy: None,
             standing: Some(status.clone()),
@@ -76,6 +80,11 @@ impl ToolView {
     /// Adds in how many threads it is withheld.
     pub(super) fn with_withheld_threads(self, counts: &HashMap<ToolName, usize>) -> Self {
         Self { withheld_threads: counts.get(&self.definition.name).copied().unwrap_or_default(), ..self }
+    }
+
+    /// Adds threads in which it is withheld, for the view of a single tool.
+    pub(super) fn with_withheld_in(self, threads: Vec<ThreadId>) -> Self {
+        Self { withheld_in: threads, ..self }
     }
 
     /// Adds the limits, for the view of a single tool.
