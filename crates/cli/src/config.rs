@@ -25,11 +25,13 @@ mod resolve;
 mod rule_arguments;
 mod salvage;
 mod schema;
+mod secret_text;
 mod shape;
 mod show;
 mod suggest;
 mod toml_text;
 mod tree;
+mod variable_names;
 mod variables;
 
 use std::{
@@ -44,8 +46,7 @@ pub(crate) use self::{
     dry_run::{dry_run, find_obstacles},
     environment::KEY_PREFIX,
     foreign_mcp::{
-        ExistingVariables, ForeignConfig, LiteralSecrets, parse as parse_foreign_mcp, read as read_foreign_mcp,
-        referenced_variables, strip_json_comments,
+        ForeignConfig, LiteralSecrets, parse as parse_foreign_mcp, read as read_foreign_mcp, strip_json_comments,
     },
     hub::mcp_source,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_server, load_tool},
@@ -55,6 +56,7 @@ pub(crate) use self::{
     show::{masked_values, values_with_origins},
     suggest::closest,
     toml_text::{toml_key, toml_string},
+    variable_names::{ExistingVariables, referenced_variables},
 };
 pub(crate) use resolve::{
     Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, McpServers, OpenStoreError, Policies, Provider, RedisServer,

@@ -41,7 +41,7 @@ pub(crate) enum Tool {
 static FACTORY: LazyLock<ToolFactory> = LazyLock::new(|| {
     let factory = builtin::ALL
         .iter()
-        .fold(ToolFactory::new(), |factory, builtin| factory.function(builtin.name, |name| builtin.tool(name)));
+        .fold(ToolFactory::new().unbound_function_paths(), |factory, builtin| factory.function(builtin.name, |name| builtin.tool(name)));
     match &*GUARD {
         Some(guard) => factory.guard(guard.clone()),
         None => factory,
