@@ -77,7 +77,13 @@ pub(super) struct FunctionInfo {
 impl ToolFactory {
     /// A factory without functions and guard, with the environment and the working directory of this process.
     pub fn new() -> Self {
-        Self { functions: BTreeMap::new(), guard: None, config_env: Arc::new(ProcessEnv), offline: false, binds_function_paths: true }
+        Self {
+            functions: BTreeMap::new(),
+            guard: None,
+            config_env: Arc::new(ProcessEnv),
+            offline: false,
+            binds_function_paths: true,
+        }
     }
 
     /// Registers a function for `builtin = "calculator"`. `build` creates a tool of the given name, once per config.
