@@ -16,6 +16,7 @@ mod init;
 mod load;
 mod mcp_json;
 mod node;
+mod old_registry;
 mod overlay;
 mod planned_keys;
 mod problem;
@@ -28,6 +29,7 @@ mod schema;
 mod secret_text;
 mod shape;
 mod show;
+mod source_file;
 mod suggest;
 mod toml_text;
 mod tree;
@@ -51,6 +53,7 @@ pub(crate) use self::{
     hub::mcp_source,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_server, load_tool},
     node::{command_info, config_digest, node_info},
+    old_registry::{Converted as ConvertedRegistry, convert as convert_registry},
     problem::{Problem, Problems, RenderStyle, render},
     raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel, OpenApi},
     show::{masked_values, values_with_origins},
