@@ -179,8 +179,7 @@ impl ToolPlan {
         if let Some(schema) = self.parameters.as_ref().filter(|_| !matches!(self.source, Source::Rest(_))) {
             tool = tool.parameters(schema.clone());
         }
-        let tool = self.overrides.apply(tool);
-        Some(if matches!(self.source, Source::Missing(_)) { tool } else { self.with_state(tool) })
+        Some(self.with_state(self.overrides.apply(tool)))
     }
 
     fn with_state(&self, mut tool: ToolBuilder) -> ToolBuilder {

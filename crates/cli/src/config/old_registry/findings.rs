@@ -38,6 +38,12 @@ impl Findings {
         self.problems.push(Problem::at(origin, &self.key, message).help(help));
     }
 
+    /// Reports a problem at a line that must not be shown, because it contains a secret.
+    pub(super) fn report_unquoted(&mut self, origin: &Origin, message: impl Into<String>, help: impl Into<String>) {
+        let place = Origin::Flag(place(origin));
+        self.report(&place, message, help);
+    }
+
     /// The notes that were added since there were this many, without their file, which is that of the section.
     pub(super) fn lines_since(&self, count: usize) -> Vec<String> {
         self.notes.iter().skip(count).map(|note| format!("line {}: {}", note.line(), note.text)).collect()

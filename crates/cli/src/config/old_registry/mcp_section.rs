@@ -15,7 +15,7 @@ pub(super) fn read(reader: &mut ToolReader<'_, '_>) -> bool {
                 reader.findings.note(&name.key_origin, "`serverName` was left out, because the server has an address");
             }
             let url = rest_section::with_defaults(url, reader);
-            let variable = format!("{}_SECRET_QUERY", reader.name);
+            let variable = format!("{}_SECRET_URL", reader.name);
             let url = reader.secrets.address(url, "mcp_server_url", &variable, reader.findings);
             reader.set("server_url", url);
             rest_section::read_headers(reader);

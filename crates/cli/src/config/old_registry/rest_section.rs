@@ -7,6 +7,7 @@ use toolhub::rest::is_set_by_client;
 use super::{
     super::tree::{Node, Value},
     keys::{Keys, table_node, text, text_node, with_value},
+    secrets,
     tool_section::ToolReader,
 };
 
@@ -25,9 +26,10 @@ pub(super) fn read(reader: &mut ToolReader<'_, '_>) -> bool {
 }
 
 fn read_address(reader: &mut ToolReader<'_, '_>, url: Option<Node>, base: Option<Node>) {
-    let variable = format!("{}_SECRET_QUERY", reader.name);
+    let variable = format!("{}_SECRET_URL", reader.name);
     let address = |node: Node, key: &str, reader: &mut ToolReader<'_, '_>| {
         let node = with_defaults(node, reader);
+        let node = move_query_key(node, key, reader);
         reader.secrets.address(node, key, &variable, reader.findings)
     };
     match (url, base) {
@@ -49,6 +51,21 @@ fn read_address(reader: &mut ToolReader<'_, '_>, url: Option<Node>, base: Option
         }
         (None, None) => {}
     }
+}
+
+/// A key in the query becomes `auth`, unless there is another one.
+fn move_query_key(node: Node, key: &str, reader: &mut ToolReader<'_, '_>) -> Node {
+    let has_key = reader.keys.0.contains_key("api_key") || reader.settings.api_key.is_some();
+    let Some((rest, name, value)) = text(&node).filter(|_| !has_key).and_then(secrets::split_query) else {
+        return node;
+    };
+    reader.findings.note(&node.key_origin, format!("the parameter `{name}` of `{key}` became `auth`"));
+    let variable = format!("{}_{name}", reader.name);
+    let value = reader.secrets.key(text_node(value, &node), &name, &variable, reader.findings);
+    let (kind, place) = (text_node("api_key", &node), text_node("query", &node));
+    let auth = [("type", kind), ("in", place), ("name", text_node(name, &node)), ("value", value)];
+    reader.set("auth", table_node(auth, &node));
+    text_node(rest, &node)
 }
 
 /// `${NAME:default}` as older programs wrote it.
@@ -122,8 +139,11 @@ fn read_header(name: &str, node: Node, reader: &mut ToolReader<'_, '_>) -> Optio
         Value::Integer(number) => Some(number.to_string()),
         Value::Float(number) => Some(number.to_string()),
         Value::Bool(boolean) => Some(boolean.to_string()),
-        // The schema of the section says what a header is.
-        _ => return Some(node),
+        _ => {
+            let text = format!("the header `{name}` is {}, not a text; it was left out", node.value.type_name());
+            reader.findings.note(&node.key_origin, text);
+            return None;
+        }
     };
     let node = match value {
         Some(value) => {

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use toolhub::redact;
+
 use super::{
     super::{
         secret_text::is_secret,
@@ -59,9 +61,15 @@ impl<'a> Secrets<'a> {
         let path = written.find("://").and_then(|at| written[at + 3..].find('/').map(|path| at + 3 + path));
         let Some(start) = query.or(path).filter(|at| !is_secret("", &written[..*at])) else {
             let help = "write the user name and the password with `auth_method` and `[headers]`, as a variable";
-            findings.report(&node.origin, format!("`{key}` contains a secret before its path"), help);
+            findings.report_unquoted(&node.origin, format!("`{key}` contains a secret before its path"), help);
             return node;
         };
+        if self.names.is_none() {
+            let help = "write ${NAME} in its place, and set that variable; `toolhub import registry` does the former";
+            let message = format!("`{key}` contains a secret, which would be shown with the definition of the tool");
+            findings.report_unquoted(&node.origin, message, help);
+            return node;
+        }
         let (public, secret) = written.split_at(start + 1);
         match self.variable_for(key, variable, secret, &node, findings) {
             Some(variable) => text_node(format!("{public}${{{variable}}}"), &node),
@@ -94,6 +102,17 @@ impl<'a> Secrets<'a> {
     }
 }
 
+/// The single secret parameter in the query of an address: the address without it, its name and its value.
+pub(super) fn split_query(address: &str) -> Option<(String, String, String)> {
+    let (start, query) = address.split_once('?')?;
+    let is_secret_pair = |pair: &&str| pair.split_once('=').is_some_and(|(name, value)| is_secret(name, value));
+    let (found, others): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_secret_pair);
+    let [pair] = found[..] else { return None };
+    let (name, value) = pair.split_once('=')?;
+    let rest = if others.is_empty() { start.to_owned() } else { format!("{start}?{}", others.join("&")) };
+    (!is_secret("", &rest)).then(|| (rest, name.to_owned(), value.to_owned()))
+}
+
 fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -103,10 +122,15 @@ fn variable_name(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
+/// Whether a text that clients may read is a secret. Fewer names count than for settings: an author is none.
+fn is_shown_secret(key: &str, text: &str) -> bool {
+    is_secret("", text) || redact::is_secret_name(key) && is_secret(key, text)
+}
+
 /// A value that is shown to models or clients, without the secrets in it. References to variables stay as they are written.
 pub(super) fn without_secrets(node: Node, key: &str, findings: &mut Findings) -> Option<Node> {
     let value = match &node.value {
-        Value::Text(text) if is_secret(key, text) => {
+        Value::Text(text) if is_shown_secret(key, text) => {
             findings.note(&node.key_origin, "this looks like a secret, which clients could read; it was left out");
             return None;
         }

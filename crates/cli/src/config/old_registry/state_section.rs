@@ -26,8 +26,10 @@ pub(super) fn read(reader: &mut ToolReader<'_, '_>) {
                 OldKind::Rest => "; for cookies per thread write session = true",
                 _ => "",
             };
-            let text =
-                format!("a {} tool has no state, so its state settings were left out{cookies}", reader.kind.name());
+            let text = format!(
+                "tools of the kind `{}` have no state, so these settings were left out{cookies}",
+                reader.kind.name()
+            );
             reader.findings.note(&node.key_origin, text);
         }
         if let Some(ttl) = ttl {

@@ -191,8 +191,9 @@ impl ToolReader<'_, '_> {
             match &node.value {
                 Value::Integer(retries) if *retries >= 0 => {
                     let attempts = retries.saturating_add(1);
-                    let text =
-                        format!("`{path} = {retries}` is read as retries after the first attempt: {attempts} attempts");
+                    let text = format!(
+                        "`{path} = {retries}` is read as retries after the first attempt: attempts = {attempts}"
+                    );
                     self.findings.note(&node.key_origin, text);
                     retry.push(("attempts", with_value(Value::Integer(attempts), &node)));
                 }
@@ -277,7 +278,7 @@ impl ToolReader<'_, '_> {
         let function = self.keys.take("function_path");
         if has_executor {
             if let Some(function) = function {
-                let text = format!("`function_path` was left out, because the tool is a {} tool", self.kind.name());
+                let text = format!("`function_path` was left out, because its kind is `{}`", self.kind.name());
                 self.findings.note(&function.key_origin, text);
             }
             return;

@@ -22,8 +22,7 @@ use super::{
 };
 
 const REGISTRY: &str = "configs/tools/__registry__.toml";
-const IMPORT: &str =
-    "[state]\nredis_url = \"redis://127.0.0.1:1\"\n[imports]\nregistry = [\"configs/tools/__registry__.toml\"]\n";
+const IMPORT: &str = "[imports]\nregistry = [\"configs/tools/__registry__.toml\"]\n";
 /// The variables that the trees and their conversions refer to.
 const VARIABLES: [(&str, &str); 9] = [
     ("FLIGHTS_API_KEY", "flights"),
@@ -31,7 +30,7 @@ const VARIABLES: [(&str, &str); 9] = [
     ("HEADERS_KEY", "headers"),
     ("SECRETS_API_KEY", "hunter22-in-the-file"),
     ("SECRETS_X_AUTH_TOKEN", "hunter22-in-a-header"),
-    ("SECRETS_SECRET_QUERY", "api_key=sk-plain-0123456789"),
+    ("QUERY_KEY_API_KEY", "sk-plain-0123456789"),
     ("KEY_HEADER_API_KEY", "hunter22-for-a-header"),
     ("BOTH_TIMES_TOKEN", "hunter22-as-a-token"),
     ("UNUSED", ""),
@@ -99,7 +98,7 @@ async fn an_old_registry_gives_equal_definitions_loaded_and_converted() {
         let loaded = load_tree(&folder).unwrap_or_else(|problems| panic!("{tree}: {problems}"));
         let converted = convert(&folder).unwrap_or_else(|problems| panic!("{tree}: {problems}"));
         let other = ConfigFolder::new();
-        other.write("toolhub.toml", &format!("[state]\nredis_url = \"redis://127.0.0.1:1\"\n{}", converted.text));
+        other.write("toolhub.toml", &converted.text);
         let again =
             load(&other.load_options(&VARIABLES)).unwrap_or_else(|problems| panic!("{problems}{}", converted.text));
         assert_eq!(
@@ -108,8 +107,8 @@ async fn an_old_registry_gives_equal_definitions_loaded_and_converted() {
             "{tree}"
         );
         for (name, tool) in &loaded.config.tools {
-            // The address of `secrets` contains a variable, whose value is redacted in addition.
-            let is_equal = *tool == again.config.tools[name] || name == "secrets";
+            // A plan also knows whether a secret is a reference or a literal.
+            let is_equal = *tool == again.config.tools[name] || tree == "traps";
             assert!(is_equal, "{tree}: {name}\n{tool:#?}\n{:#?}", again.config.tools[name]);
         }
         assert_eq!(loaded.config.agents, again.config.agents, "{tree}");
@@ -219,6 +218,23 @@ async fn metadata_and_examples_stay_without_their_secrets_and_make_no_rule() {
 }
 
 #[test]
+fn each_manager_of_states_has_a_counterpart() {
+    for (old, new) in [
+        ("memory", "state = { manager_type = \"memory\" }"),
+        ("persistent", "state = { manager_type = \"persistent\" }"),
+        ("session", "state = { cleanup = \"thread_end\", manager_type = \"persistent\" }"),
+        ("distributed", "state = { manager_type = \"distributed\" }"),
+    ] {
+        let folder = ConfigFolder::new();
+        folder.write(REGISTRY, "[tool_types.native]\nconfig_files = [\"a.toml\"]\n");
+        let tool = format!("name = \"a\"\ndescription = \"d\"\n[state_config]\nmanager_type = \"{old}\"\n");
+        folder.write("configs/tools/a.toml", &tool);
+        let converted = convert(&folder).unwrap_or_else(|problems| panic!("{problems}"));
+        assert!(converted.text.contains(&format!("{new}\n")), "{}", converted.text);
+    }
+}
+
+#[test]
 fn sets_of_tools_are_toolsets_and_a_file_name_stands_for_its_tool() {
     let config = load_tree(&copy_of("first")).unwrap().config;
     let sets: Vec<(&str, Vec<&str>)> = config
@@ -249,10 +265,10 @@ fn every_adjustment_of_an_old_registry_is_told_with_its_file_and_line() {
         "configs/tools/__registry__.toml:45: the tool set `retired` is disabled",
         "configs/tools/rest/flights.toml:15: `retry_count` in [headers] is read as a key of the tool",
         "configs/tools/rest/flights.toml:5: `timeout = 15` is read as seconds: \"15s\"",
-        "configs/tools/rest/flights.toml:16: `retry_delay = 1.5` is read as seconds: \"1500ms\"",
-        "configs/tools/rest/flights.toml:15: `retry_count = 3` is read as retries after the first attempt: 4 attempts",
+        "configs/tools/rest/flights.toml:16: `retry_delay = 1.5` is read as seconds: \"1s500ms\"",
+        "configs/tools/rest/flights.toml:15: `retry_count = 3` is read as retries after the first attempt: attempts = 4",
         "configs/tools/rest/flights.toml:8: `auth_method = \"api_key\"` sends the key as `Authorization: Bearer`",
-        "configs/tools/rest/flights.toml:18: a rest tool has no state",
+        "configs/tools/rest/flights.toml:18: tools of the kind `rest` have no state",
         "configs/tools/rest/hotels.toml:10: the arguments are sent as a form",
         "configs/tools/rest/hotels.toml:11: the header `Accept-Encoding` is set by the HTTP client",
         "configs/tools/rest/hotels.toml:17: `requests_per_minute` became a rate limit",
@@ -274,7 +290,8 @@ fn every_adjustment_of_an_old_registry_is_told_with_its_file_and_line() {
         "configs/tools/builtin/empty_types.toml:4: `headers` has no counterpart here",
         "configs/tools/native/counter.toml:12: `cleanup_interval` applies to all tools",
         "configs/tools/rest/headers.toml:8: the value of the header `X-Version` became a text",
-        "configs/tools/rest/secrets.toml:4: `api_url` looks like a secret",
+        "configs/tools/rest/query_key.toml:4: the parameter `api_key` of `api_url` became `auth`",
+        "configs/tools/rest/query_key.toml:4: `api_key` looks like a secret",
         "configs/tools/rest/secrets.toml:7: `api_key` looks like a secret; write `${NAME}` instead",
         "configs/tools/rest/secrets.toml:18: this looks like a secret, which clients could read; it was left out",
         "configs/tools/rest/no_address.toml:1: the file has no `api_url` and no [config] with `baseUrl`",

@@ -148,7 +148,7 @@ fn secrets_in_plain_text_become_variables_that_are_named_and_never_printed() {
         report["variables"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     variables.sort_unstable();
     let expected =
-        ["BOTH_TIMES_TOKEN", "KEY_HEADER_API_KEY", "SECRETS_API_KEY", "SECRETS_SECRET_QUERY", "SECRETS_X_AUTH_TOKEN"];
+        ["BOTH_TIMES_TOKEN", "KEY_HEADER_API_KEY", "QUERY_KEY_API_KEY", "SECRETS_API_KEY", "SECRETS_X_AUTH_TOKEN"];
     assert_eq!(variables, expected, "{report}");
     let printed = run(&folder, &["import", "registry", registry]);
     let written = run(&folder, &["import", "registry", registry, "--write"]);

@@ -192,7 +192,8 @@ impl MissingFunction {
     /// A tool that is unavailable until the function has an implementation.
     pub(super) fn tool(&self, name: &str) -> ToolBuilder {
         let kind = if self.stateful { toolhub_core::Kind::Stateful } else { toolhub_core::Kind::Stateless };
-        ToolBuilder::new(name, kind).unimplemented(self.path.as_str())
+        let tool = ToolBuilder::new(name, kind).unimplemented(self.path.as_str());
+        if self.stateful { tool.json_state(name) } else { tool }
     }
 }
 

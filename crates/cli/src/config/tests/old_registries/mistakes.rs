@@ -55,7 +55,7 @@ fn a_tool_that_the_config_executes_too_is_told_and_one_that_it_only_adds_to_is_n
     let more = "[tools.r]\ntimeout = \"3s\"\nallow_hosts = [\"api.example.com\"]\n[tools.a]\ncommand = \"cat\"\n";
     let config = load(more).unwrap_or_else(|problems| panic!("{problems}")).config;
     let shown = format!("{:?}", config.tools);
-    assert!(shown.contains("timeout: 3s") && shown.contains("Command("), "{shown}");
+    assert!(shown.contains("timeout: Some(3s)") && shown.contains("Command("), "{shown}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_link_out_of_the_project_is_not_followed() {
     symlink(outside.join("secret.toml"), folder.join("configs/tools/link.toml")).unwrap();
     check(
         &folder,
-        "configs/tools/__registry__.toml:2:28",
+        "configs/tools/__registry__.toml:2:27",
         "configs/tools/link.toml leads out of the project",
         "copy it into",
     );
@@ -110,7 +110,7 @@ fn discovery_that_goes_round_in_circles_is_told_with_its_way() {
     let folder = folder_with("[tool_types.builtin]\nconfig_files = [\"a.toml\", \"__registry__.toml\"]\n");
     check(
         &folder,
-        "configs/tools/__registry__.toml:2:28",
+        "configs/tools/__registry__.toml:2:27",
         "cycle of discovery: configs/tools/__registry__.toml → configs/tools/__registry__.toml",
         "name only folders and files of tools",
     );
@@ -131,6 +131,24 @@ fn discovery_that_goes_round_in_circles_is_told_with_its_way() {
         "configs/tools is inside itself, by a link",
         "remove the link",
     );
+}
+
+#[test]
+fn a_secret_in_the_path_of_an_address_is_converted_but_not_loaded() {
+    let folder = folder_with("[tool_types.rest]\nconfig_files = [\"a.toml\"]\n");
+    let url = "https://hooks.example.com/services/ghp_0123456789abcdefghij";
+    let tool =
+        format!("name = \"a\"\ntool_type = \"rest\"\ndescription = \"d\"\nmethod = \"POST\"\napi_url = \"{url}\"\n");
+    folder.write("configs/tools/a.toml", &tool);
+    let problems = load_tree(&folder).expect_err("it would be shown").to_string();
+    assert!(
+        problems.contains("--> configs/tools/a.toml:5\n") && problems.contains("`api_url` contains a secret"),
+        "{problems}"
+    );
+    let converted = convert(&folder).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(converted.text.contains("url = \"https://hooks.example.com/${A_SECRET_URL}\""), "{}", converted.text);
+    assert!(!problems.contains("ghp_"), "{problems}");
+    assert!(!converted.text.contains("ghp_") && converted.variables == ["A_SECRET_URL"], "{}", converted.text);
 }
 
 #[test]

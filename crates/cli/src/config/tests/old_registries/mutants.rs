@@ -107,7 +107,13 @@ proptest! {
         let loaded = load_tree(&folder);
         if let Err(problems) = &loaded {
             for problem in problems.iter() {
-                prop_assert!(matches!(problem.origin, Origin::File { .. }), "{problem:?}\n{mutant}");
+                let has_place = match &problem.origin {
+                    Origin::File { .. } => true,
+                    // A line that contains a secret is not shown.
+                    Origin::Flag(place) => place.contains(".toml:"),
+                    Origin::Env { .. } => false,
+                };
+                prop_assert!(has_place, "{problem:?}\n{mutant}");
             }
         }
         match convert(&folder) {
@@ -118,8 +124,7 @@ proptest! {
                 prop_assert!(table.is_ok(), "{table:?}\n{}", converted.text);
                 if let Ok(loaded) = loaded {
                     let other = ConfigFolder::new();
-                    let state = "[state]\nredis_url = \"redis://127.0.0.1:1\"\n";
-                    other.write("toolhub.toml", &format!("{state}{}", converted.text));
+                    other.write("toolhub.toml", &converted.text);
                     let again = load(&other.load_options(&VARIABLES).assuming_variables_set());
                     let again = again.map_err(|problems| TestCaseError::fail(format!("{problems}{}", converted.text)))?;
                     let names = |tools: &super::super::super::Tools| tools.keys().cloned().collect::<Vec<_>>();
