@@ -44,9 +44,12 @@ impl Findings {
         self.report(&place, message, help);
     }
 
-    /// The notes that were added since there were this many, without their file, which is that of the section.
+    /// The notes that were added since there were this many, by line and without their file, which is that of the section.
     pub(super) fn lines_since(&self, count: usize) -> Vec<String> {
-        self.notes.iter().skip(count).map(|note| format!("line {}: {}", note.line(), note.text)).collect()
+        let mut notes: Vec<(usize, &str)> =
+            self.notes.iter().skip(count).map(|note| (note.line(), note.text.as_str())).collect();
+        notes.sort_by_key(|(line, _)| *line);
+        notes.into_iter().map(|(line, text)| format!("line {line}: {text}")).collect()
     }
 }
 
