@@ -3,7 +3,7 @@
 usage: check.py SERVER [--seconds N]     SERVER: the program of crates/server/examples/serve.rs
 
 The document is valid OpenAPI 3.1; generated requests, valid and invalid, are answered as documented and never with an internal
-error; the samples of docs/http.md and the agents of examples/http work.
+error; the samples of docs/http.md and docs/guide/migrate.md and the agents of examples/http work.
 """
 import contextlib
 import copy
@@ -106,25 +106,25 @@ def generated(url, key, document, seconds):
         sys.exit(f"only {succeeded} of {len(answers)} operations ever succeeded: the check proves too little")
 
 
-def samples(url):
-    """Runs the samples of docs/http.md in order, and compares their output."""
-    text = (ROOT / "docs" / "http.md").read_text()
-    blocks = re.findall(r"```sh\n(.*?)```(?:\n\n?```(?:json|text)\n(.*?)```)?", text, re.S)
+def samples(url, page):
+    """Runs the samples of a page in order, and compares their output."""
+    text = (ROOT / "docs" / page).read_text()
+    blocks = re.findall(r"```(sh|python)\n(.*?)```(?:\n\n?```(?:json|text)\n(.*?)```)?", text, re.S)
     if not blocks:
-        sys.exit("docs/http.md has no samples")
+        sys.exit(f"docs/{page} has no samples")
     with tempfile.TemporaryDirectory() as folder:
-        for command, expected in blocks:
+        for language, command, expected in blocks:
             environment = {**os.environ, "TOOLHUB": url, "HOME": folder}
-            shell = ["bash", "-euo", "pipefail", "-c", command]
-            done = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, timeout=30)
+            program = ["bash", "-euo", "pipefail", "-c"] if language == "sh" else [sys.executable, "-c"]
+            done = subprocess.run([*program, command], cwd=folder, env=environment, capture_output=True, text=True, timeout=30)
             if done.returncode:
-                sys.exit(f"a sample of docs/http.md failed:\n{command}\n{done.stdout}{done.stderr}")
+                sys.exit(f"a sample of docs/{page} failed:\n{command}\n{done.stdout}{done.stderr}")
             # `…` matches anything; everything else must be there, in this order.
             for line in filter(None, (line.strip() for line in expected.splitlines())):
                 pattern = ".*".join(re.escape(part) for part in line.split("…"))
                 if not re.search(pattern, done.stdout, re.S):
-                    sys.exit(f"a sample of docs/http.md expects\n{line}\nbut the output was different:\n{command}\n{done.stdout}")
-    print(f"docs/http.md: {len(blocks)} samples")
+                    sys.exit(f"a sample of docs/{page} expects\n{line}\nbut the output was different:\n{command}\n{done.stdout}")
+    print(f"docs/{page}: {len(blocks)} samples")
 
 
 def agents(url, key):
@@ -149,7 +149,8 @@ def main():
         document = load_document(url)
         validate(document)
         agents(url, "")
-        samples(url)
+        for page in ("http.md", "guide/migrate.md"):
+            samples(url, page)
     with server(program, "--keys") as (url, key):
         generated(url, key, document, seconds)
 

@@ -1,10 +1,12 @@
-"""LangChain runs the tools itself; Toolhub hears how each call went, and says which tools to offer. Needs: pip install langchain-core
+"""An agent loop on LangChain that runs its tools itself and reports each result to Toolhub. Needs: pip install langchain-core
 
 A reported result counts like one of a call that Toolhub made: `report` is offered once `weather` has succeeded in the thread, and a tool
-that fails three times in a row is withheld.
+that fails three times in a row is withheld. The model is scripted, so that the example needs no key; any chat model of LangChain with
+`bind_tools` takes its place.
 """
 import json, os, urllib.request
-from langchain_core.messages import AIMessage
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
 hub, thread = os.environ.get("TOOLHUB_URL", "http://127.0.0.1:8665"), "langchain"
@@ -30,28 +32,43 @@ def report(title: str, lines: list[str]) -> str:
 own = {it.name: it for it in (weather, report)}
 
 def offered():
-    """The tools for `model.bind_tools(...)`: those that Toolhub offers to the thread now."""
+    """The tools that Toolhub offers to the thread now."""
     tools = ask(f"/api/v1/tools/export?format=openai&threadId={thread}")["tools"]
     return [own[name] for name in (it["function"]["name"] for it in tools) if name in own]
 
-def execute(message):
-    """Runs the calls of a model's message here, and reports how each one went."""
-    for call in message.tool_calls:
-        try:
-            result, went = own[call["name"]].invoke(call).content, {"success": True}
-        except Exception as error:
-            result, went = str(error), {"error": str(error)}
-        status = ask(f"/api/v1/tools/{call['name']}/reports", {"threadId": thread, **went})
-        print(f"{call['name']}: {result} | {status['status']}: {status['reason']}")
+def execute(call):
+    """Runs a call of the model here, and reports how it went."""
+    try:
+        result, went = own[call["name"]].invoke(call).content, {"success": True}
+    except Exception as error:
+        result, went = str(error), {"error": str(error)}
+    status = ask(f"/api/v1/tools/{call['name']}/reports", {"threadId": thread, **went})
+    print(f"{call['name']}: {result} | {status['status']}: {status['reason']}")
+    return ToolMessage(result, tool_call_id=call["id"])
 
-def message(name, arguments):
-    """What a model would answer."""
-    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": "call_1"}])
+def converse(model, question):
+    """The loop: each step offers the tools that may be used now, until the model answers without a call."""
+    messages = [HumanMessage(question)]
+    while True:
+        tools = offered()
+        print("offered:", ", ".join(it.name for it in tools))
+        messages.append(model.bind_tools(tools).invoke(messages))
+        if not messages[-1].tool_calls:
+            return messages[-1].content
+        messages += [execute(call) for call in messages[-1].tool_calls]
 
-print("offered:", ", ".join(it.name for it in offered()))
-execute(message("weather", {"city": "Oslo"}))
-print("offered:", ", ".join(it.name for it in offered()))
-for _ in range(3):
-    execute(message("weather", {"city": "Atlantis"}))
-print("offered:", ", ".join(it.name for it in offered()))
-execute(message("report", {"title": "Weather in Oslo", "lines": ["4 °C"]}))
+class Scripted(FakeMessagesListChatModel):
+    """Answers with the next of its messages."""
+    def bind_tools(self, tools, **options):
+        return self
+
+def wants(name, **arguments):
+    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call_{name}"}])
+
+model = Scripted(responses=[
+    wants("weather", city="Oslo"),
+    wants("weather", city="Atlantis"), wants("weather", city="Atlantis"), wants("weather", city="Atlantis"),
+    wants("report", title="Weather in Oslo", lines=["4 °C"]),
+    AIMessage("The report is done."),
+])
+print(converse(model, "Weather in Oslo and in Atlantis, then a report"))

@@ -16,6 +16,7 @@ mod init;
 mod load;
 mod mcp_json;
 mod node;
+mod old_registry;
 mod overlay;
 mod planned_keys;
 mod problem;
@@ -25,11 +26,14 @@ mod resolve;
 mod rule_arguments;
 mod salvage;
 mod schema;
+mod secret_text;
 mod shape;
 mod show;
+mod source_file;
 mod suggest;
 mod toml_text;
 mod tree;
+mod variable_names;
 mod variables;
 
 use std::{
@@ -44,17 +48,18 @@ pub(crate) use self::{
     dry_run::{dry_run, find_obstacles},
     environment::KEY_PREFIX,
     foreign_mcp::{
-        ExistingVariables, ForeignConfig, LiteralSecrets, parse as parse_foreign_mcp, read as read_foreign_mcp,
-        referenced_variables, strip_json_comments,
+        ForeignConfig, LiteralSecrets, parse as parse_foreign_mcp, read as read_foreign_mcp, strip_json_comments,
     },
     hub::mcp_source,
     load::{FILE_NAME, FileRequirement, LoadOptions, LoadedConfig, load, load_partially, load_server, load_tool},
     node::{command_info, config_digest, node_info},
+    old_registry::{Converted as ConvertedRegistry, convert as convert_registry},
     problem::{Problem, Problems, RenderStyle, render},
     raw::{AuthMode, DEMO_SCRIPT, LogFormat, LogLevel, OpenApi},
     show::{masked_values, values_with_origins},
     suggest::closest,
     toml_text::{toml_key, toml_string},
+    variable_names::{ExistingVariables, referenced_variables},
 };
 pub(crate) use resolve::{
     Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, McpServers, OpenStoreError, Policies, Provider, RedisServer,

@@ -32,6 +32,7 @@ use hyper::header::HeaderName;
 pub use auth::{Auth, KeyLocation};
 pub use error::RestError;
 pub use parameter::{Body, FormField, Parameter, ParameterLocation, Style};
+pub use plan::is_set_by_client;
 pub use settings::{Redirects, ResponseFormat, Rest};
 pub use toolhub_net::{Resolve, Secret, SecretError};
 pub use upstream::Upstreams;

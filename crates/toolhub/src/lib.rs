@@ -134,6 +134,9 @@ mod guide {
     #[doc = include_str!("../../../docs/guide/commands.md")]
     mod commands {}
     #[cfg(feature = "connect")]
+    #[doc = include_str!("../../../docs/guide/migrate.md")]
+    mod migrate {}
+    #[cfg(feature = "connect")]
     #[doc = include_str!("../../../docs/guide/openapi.md")]
     mod openapi {}
     #[cfg(feature = "mcp")]

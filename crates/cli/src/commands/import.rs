@@ -3,6 +3,7 @@
 //! In: a document. Out: the resulting tools, and a section in the config file, which `config_file` writes.
 
 pub(crate) mod config_file;
+mod registry;
 
 use std::{
     collections::BTreeSet,
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use toolhub::openapi::{self, ImportedDocument, Options, Scheme};
 
 use config_file::{WrittenConfig, write};
+use registry::RegistryArgs;
 
 use crate::{
     client,
@@ -29,6 +31,8 @@ use crate::{
 pub(crate) enum ImportCommand {
     /// Create a tool for each operation of an OpenAPI document (3.0 or 3.1, JSON or YAML)
     Openapi(OpenApiArgs),
+    /// Convert an old registry (configs/tools/__registry__.toml) to sections of toolhub.toml
+    Registry(RegistryArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -68,7 +72,13 @@ impl OpenApiArgs {
 }
 
 pub(crate) async fn run(session: &Session, import: ImportCommand) -> Result<Exit, Failure> {
-    let ImportCommand::Openapi(args) = import;
+    match import {
+        ImportCommand::Openapi(args) => import_openapi(session, args).await,
+        ImportCommand::Registry(args) => registry::run(session, &args).await,
+    }
+}
+
+async fn import_openapi(session: &Session, args: OpenApiArgs) -> Result<Exit, Failure> {
     let options = session.global.load_options()?;
     let is_url = args.is_url();
     let text = if is_url {

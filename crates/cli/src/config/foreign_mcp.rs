@@ -5,8 +5,6 @@
 
 mod foreign_servers;
 mod jsonc;
-mod secret_text;
-mod variable_names;
 
 use std::collections::BTreeSet;
 
@@ -14,11 +12,12 @@ use serde_json::{Map, Value};
 
 use foreign_servers::FoundServer;
 pub(crate) use jsonc::to_json as strip_json_comments;
-use secret_text::{SecretPart, find_in_argument, is_secret};
-use variable_names::VariableNames;
-pub(crate) use variable_names::{ExistingVariables, referenced_variables};
 
-use super::toml_text::{toml_key, toml_string};
+use super::{
+    secret_text::{SecretPart, find_in_argument, is_secret},
+    toml_text::{toml_key, toml_string},
+    variable_names::{ExistingVariables, VariableNames},
+};
 
 /// What becomes of a value that looks secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! precedence: defaults, the user's own file, the nearest `toolhub.toml` upward or the named one, the environment, flags.
 
 use std::{
-    fmt, fs, io,
+    fmt, io,
     path::{Path as FilePath, PathBuf},
     sync::{Arc, LazyLock},
 };
@@ -15,21 +15,19 @@ use toolhub::config::McpServerPlan;
 use super::{
     Config, check,
     environment::Environment,
-    mcp_json, overlay,
+    mcp_json, old_registry, overlay,
     problem::{Problem, Problems},
     raw::{Backend, RawConfig, Retention},
     resolve::{self, Tool},
     salvage,
     shape::Shape,
+    source_file,
     tree::{self, Node, Origin, Path, Source},
     variables,
 };
 
 /// The name of a config file.
 pub(crate) const FILE_NAME: &str = "toolhub.toml";
-/// Maximum size of a config file.
-const MAX_FILE_BYTES: u64 = 4 << 20;
-
 /// Where to find the config, and what to merge over it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LoadOptions {
@@ -67,6 +65,9 @@ pub(crate) struct LoadedConfig {
     pub(crate) blank_files: Vec<PathBuf>,
     /// Configs of other programs that were read too.
     pub(crate) imported_files: Vec<PathBuf>,
+    /// The files of old registries that were read, and the folders in which a new one would be.
+    pub(crate) registry_files: Vec<PathBuf>,
+    pub(crate) registry_folders: Vec<PathBuf>,
 }
 
 impl LoadOptions {
@@ -203,6 +204,12 @@ pub(crate) fn load_partially(options: &LoadOptions) -> (Option<LoadedConfig>, Ve
         problems.extend(validate_file(&mut servers, shape, environment, &[]));
         problems.extend(mcp_json::merge(&mut tree, servers));
     }
+    let old = old_registry::read(&tree, &options.folder);
+    problems.extend(old.problems);
+    if let Some(mut sections) = old.tree {
+        problems.extend(validate_file(&mut sections, shape, environment, &[]));
+        problems.extend(old_registry::merge(&mut tree, sections));
+    }
     // After a syntax error, keys that seem to be missing may be on the lines that could not be read.
     if !has_syntax_errors {
         problems.extend(check::validate(&tree, shape));
@@ -223,8 +230,11 @@ pub(crate) fn load_partially(options: &LoadOptions) -> (Option<LoadedConfig>, Ve
     };
     let (mut config, more) = resolve::resolve(&raw, &tree, &folder, environment, &options.folder);
     problems.extend(more);
-    config.warnings.extend(imported.warnings);
-    (Some(LoadedConfig { config, raw, tree, files, blank_files, imported_files: imported.files }), problems)
+    config.warnings.extend(imported.warnings.into_iter().chain(old.warnings));
+    let (imported_files, registry_files, registry_folders) = (imported.files, old.files, old.folders);
+    let loaded =
+        LoadedConfig { config, raw, tree, files, blank_files, imported_files, registry_files, registry_folders };
+    (Some(loaded), problems)
 }
 
 /// Deserializes the tree, with defaults. Some defaults depend on other keys.
@@ -354,25 +364,5 @@ fn read_source(options: &LoadOptions, path: &FilePath, origin: &Origin) -> Resul
     if let Some((_, text)) = options.file_override.as_ref().filter(|(file, _)| file == path) {
         return Ok(Arc::new(Source { name, path: path.to_owned(), text: text.clone() }));
     }
-    let failure = |why: String, help: &str| {
-        Err(Problem::new(origin.clone(), "", format!("cannot read {name}: {why}")).help(help))
-    };
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return failure("no such file".into(), "check the path; `toolhub init` creates a starter config");
-        }
-        Err(error) => return failure(error.to_string(), "check the path and its permissions"),
-        Ok(metadata) if metadata.is_dir() => {
-            return failure("it is a folder".into(), "name the file in it, such as toolhub.toml");
-        }
-        Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
-            return failure("it is larger than 4MiB".into(), "check that this is the right file");
-        }
-        Ok(_) => {}
-    }
-    match fs::read(path).map(String::from_utf8) {
-        Ok(Ok(text)) => Ok(Arc::new(Source { name, path: path.to_owned(), text })),
-        Ok(Err(_)) => failure("it is not UTF-8".into(), "save it as UTF-8"),
-        Err(error) => failure(error.to_string(), "check its permissions"),
-    }
+    source_file::read(path, name, origin)
 }

@@ -10,9 +10,10 @@ use std::{
 };
 
 use super::{
-    foreign_mcp::{self, ExistingVariables, ForeignConfig, LiteralSecrets},
+    foreign_mcp::{self, ForeignConfig, LiteralSecrets},
     problem::Problem,
     tree::{self, Node, Origin, Path, Source, Value},
+    variable_names::ExistingVariables,
 };
 
 /// The servers of the files, and their problems.

@@ -4,6 +4,7 @@ mod agreement;
 mod changes;
 mod hubs;
 mod layers;
+mod old_registries;
 
 use std::ops::Deref;
 

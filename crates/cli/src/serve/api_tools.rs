@@ -14,13 +14,14 @@ use super::{
 use crate::config::{self, Config};
 
 /// Keys that are only allowed in a config file, and what to do instead.
-const FILE_ONLY_KEYS: [(&str, &str); 7] = [
+const FILE_ONLY_KEYS: [(&str, &str); 8] = [
     ("command", PROGRAM_HELP),
     ("args", PROGRAM_HELP),
     ("env", PROGRAM_HELP),
     ("pass_env", PROGRAM_HELP),
     ("cwd", PROGRAM_HELP),
     ("allow_hosts", "set `tool_hosts` in [server] of the config; it applies to all tools registered over the API"),
+    ("function_path", "a tool without an implementation can only be defined in the config file"),
     ("ca_file", "define the tool in the config file"),
 ];
 const PROGRAM_HELP: &str = "commands cannot be registered over the API; define the tool in the config file";

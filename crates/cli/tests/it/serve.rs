@@ -25,6 +25,7 @@ mod mcp_sessions;
 mod mcp_stdio;
 mod mcp_tools;
 mod nodes_killed;
+mod old_registries;
 mod planted_secrets;
 mod process;
 mod redis_refusals;

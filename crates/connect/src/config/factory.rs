@@ -61,6 +61,7 @@ pub struct ToolFactory {
     guard: Option<Guard>,
     config_env: Arc<dyn ConfigEnv>,
     offline: bool,
+    binds_function_paths: bool,
 }
 
 type BuildFn = Arc<dyn Fn(&str) -> ToolBuilder + Send + Sync>;
@@ -76,7 +77,13 @@ pub(super) struct FunctionInfo {
 impl ToolFactory {
     /// A factory without functions and guard, with the environment and the working directory of this process.
     pub fn new() -> Self {
-        Self { functions: BTreeMap::new(), guard: None, config_env: Arc::new(ProcessEnv), offline: false }
+        Self {
+            functions: BTreeMap::new(),
+            guard: None,
+            config_env: Arc::new(ProcessEnv),
+            offline: false,
+            binds_function_paths: true,
+        }
     }
 
     /// Registers a function for `builtin = "calculator"`. `build` creates a tool of the given name, once per config.
@@ -104,6 +111,13 @@ impl ToolFactory {
     /// Does not connect to the MCP servers of tools, which therefore never appear. For checks.
     pub fn offline(mut self) -> Self {
         self.offline = true;
+        self
+    }
+
+    /// Leaves every tool with a `function_path` without an implementation, also one that has the name of a function: for functions
+    /// that have nothing to do with those of the older program.
+    pub fn unbound_function_paths(mut self) -> Self {
+        self.binds_function_paths = false;
         self
     }
 
@@ -162,6 +176,11 @@ impl ToolFactory {
         let (stateful, mut read_only) = (*tool.kind() == Kind::Stateful, false);
         drop(tool.annotations(|own| read_only = own.read_only));
         Some(FunctionInfo { name: name.into(), stateful, read_only })
+    }
+
+    /// The properties of the function that implements the tool of this name with a `function_path`.
+    pub(super) fn describe_bound_function(&self, tool: &str) -> Option<FunctionInfo> {
+        self.describe_function(tool).filter(|_| self.binds_function_paths)
     }
 
     pub(super) fn build_function(&self, function: &str, name: &str) -> Option<ToolBuilder> {

@@ -47,7 +47,8 @@ pub(super) fn plan(
         let message = "the tool is stateless, so `state` does not apply";
         diagnostics.report(&at.key("state"), message, "remove `state`");
     }
-    let is_command = matches!(source, Some(Source::Command(_)));
+    // A missing function may get a `command`.
+    let is_command = matches!(source, Some(Source::Command(_) | Source::Missing(_)));
     for key in ["inject", "parameter_name"] {
         let path = at.key("state").key(key);
         if source.is_some() && !is_command && diagnostics.is_set(&path) {
@@ -87,7 +88,7 @@ impl ToolPlan {
     #[must_use]
     pub fn obstacles(&self, at: &KeyPath) -> Vec<Problem> {
         match &self.source {
-            Source::Function(_) => Vec::new(),
+            Source::Function(_) | Source::Missing(_) => Vec::new(),
             Source::Rest(rest) => rest.obstacles(at),
             Source::Command(command) => command.obstacles(at),
             #[cfg(feature = "mcp")]
@@ -100,7 +101,7 @@ impl ToolPlan {
     pub fn missing_keys(&self) -> Vec<&'static str> {
         let has_description = self.overrides.description.as_ref().is_some_and(|text| !text.trim().is_empty());
         let is_command = matches!(self.source, Source::Command(_));
-        let describes_itself = !is_command && !matches!(self.source, Source::Rest(_));
+        let describes_itself = !is_command && !matches!(self.source, Source::Rest(_) | Source::Missing(_));
         let description = (!describes_itself && !has_description).then_some("description");
         let parameters = (is_command && self.parameters.is_none()).then_some("parameters");
         description.into_iter().chain(parameters).collect()
@@ -126,7 +127,7 @@ impl ToolPlan {
             Source::Rest(rest) => rest.allow_hosts(hosts),
             #[cfg(feature = "mcp")]
             Source::Mcp(tool) => tool.allow_hosts(hosts),
-            Source::Function(_) | Source::Command(_) => {}
+            Source::Function(_) | Source::Command(_) | Source::Missing(_) => {}
         }
     }
 
@@ -171,6 +172,7 @@ impl ToolPlan {
                 let parameters = self.parameters.clone().unwrap_or_else(|| rest.parameters());
                 rest.request().tool_with(name, parameters)
             }
+            Source::Missing(missing) => missing.tool(name),
             #[cfg(feature = "mcp")]
             Source::Mcp(_) => return None,
         };

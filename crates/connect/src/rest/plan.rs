@@ -62,6 +62,12 @@ const RESERVED_HEADERS: [&str; 13] = [
     "cookie",
 ];
 
+/// Whether requests have this header without the tool, so that a tool cannot set it.
+#[must_use]
+pub fn is_set_by_client(header: &str) -> bool {
+    RESERVED_HEADERS.iter().any(|reserved| reserved.eq_ignore_ascii_case(header))
+}
+
 impl Plan {
     /// Compiles the settings.
     ///

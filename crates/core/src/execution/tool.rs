@@ -48,6 +48,8 @@ pub struct Tool {
     pub(crate) connection: Option<StateName>,
     /// Why it is disabled by its definition, if it is.
     pub(crate) disabled: Option<Box<str>>,
+    /// The function of an older program that has no implementation here, if it is missing.
+    pub(crate) missing_function: Option<Box<str>>,
     /// How to review its definition, which waits for approval.
     pub(crate) pending_approval: Option<Box<str>>,
     /// Whether it is in no list and can only be called by its name.
@@ -133,16 +135,22 @@ impl Tool {
 
     /// Whether nothing but its dependencies and its status record decides whether it can be called. One atomic load at most.
     pub(crate) fn is_present(&self) -> bool {
-        self.disabled.is_none() && self.pending_approval.is_none() && self.link.as_ref().is_none_or(Link::is_connected)
+        self.disabled.is_none()
+            && self.missing_function.is_none()
+            && self.pending_approval.is_none()
+            && self.link.as_ref().is_none_or(Link::is_connected)
     }
 
-    /// Readiness that overrides its dependencies: it is disabled, its definition waits for approval, or it is not connected.
+    /// Readiness that overrides its dependencies: it is disabled or has no implementation, its definition waits for approval, or it is not connected.
     pub(crate) fn presence_override(&self) -> Option<Readiness> {
         if self.is_present() {
             return None;
         }
         if let Some(why) = &self.disabled {
             return Some(Readiness::Disabled { message: Some(why.to_string()) });
+        }
+        if let Some(function) = &self.missing_function {
+            return Some(Readiness::NoImplementation { function: Some(function.to_string()) });
         }
         if let Some(how) = &self.pending_approval {
             return Some(Readiness::PendingApproval { message: how.to_string() });
@@ -156,6 +164,7 @@ impl Tool {
             && self.policy == new.policy
             && self.fingerprint == new.fingerprint
             && self.disabled == new.disabled
+            && self.missing_function == new.missing_function
             && self.pending_approval == new.pending_approval
             && self.unlisted == new.unlisted
             && self.rerun_interrupted == new.rerun_interrupted

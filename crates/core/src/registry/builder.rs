@@ -5,6 +5,7 @@
 mod annotations;
 mod build;
 mod dependencies;
+mod missing_function;
 mod policy;
 mod state;
 
@@ -19,6 +20,7 @@ use dependencies::DependencySpec;
 
 use super::{RegistryError, reserved_names};
 use crate::{execution::Executor, registration::InstanceGroup};
+use missing_function::MissingFunction;
 use toolhub_schema::schema::{self, Schema};
 use toolhub_state::StateSettings;
 use toolhub_types::{
@@ -49,6 +51,7 @@ pub struct ToolBuilder {
     state: StateSettings,
     rerun_interrupted: bool,
     disabled: Option<Box<str>>,
+    missing_function: Option<Box<str>>,
     pending_approval: Option<Box<str>>,
     unlisted: bool,
     executor: Option<Arc<dyn Executor>>,
@@ -85,6 +88,7 @@ impl ToolBuilder {
             state: StateSettings::default(),
             rerun_interrupted: false,
             disabled: None,
+            missing_function: None,
             pending_approval: None,
             unlisted: false,
             executor: None,
@@ -131,6 +135,14 @@ impl ToolBuilder {
     /// `interrupted`. For idempotent tools.
     pub fn rerun_interrupted(mut self) -> Self {
         self.rerun_interrupted = true;
+        self
+    }
+
+    /// Registers the tool without an implementation: it is never offered, and its calls are refused with `tool_unavailable` and a
+    /// reason that names `function`, the function of an older program that implemented it.
+    pub fn unimplemented(mut self, function: impl Into<String>) -> Self {
+        self.missing_function = Some(function.into().into());
+        self.executor = Some(Arc::new(MissingFunction));
         self
     }
 

@@ -62,7 +62,10 @@ pub enum Readiness {
         message: String,
     },
     /// The tool has no implementation.
-    NoImplementation,
+    NoImplementation {
+        /// The function of an older program that implemented it, if it is known.
+        function: Option<String>,
+    },
 }
 
 /// The status of a tool at a given time.
@@ -177,7 +180,7 @@ fn not_ready_reason(readiness: &Readiness) -> Option<Reason> {
         Readiness::Disabled { message } => Some(Reason::Disabled { message: message.clone() }),
         Readiness::Disconnected { message } => Some(Reason::Disconnected { message: message.clone() }),
         Readiness::PendingApproval { message } => Some(Reason::DefinitionPending { message: message.clone() }),
-        Readiness::NoImplementation => Some(Reason::NoImplementation),
+        Readiness::NoImplementation { function } => Some(Reason::NoImplementation { function: function.clone() }),
     }
 }
 

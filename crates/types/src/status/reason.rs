@@ -68,7 +68,10 @@ pub enum Reason {
         message: Option<String>,
     },
     /// Unavailable: it has no implementation.
-    NoImplementation,
+    NoImplementation {
+        /// The function of an older program that implemented it, if it is known.
+        function: Option<String>,
+    },
     /// Unavailable in this thread: other tools must succeed first.
     WaitingFor {
         /// The tools.
@@ -109,7 +112,10 @@ impl Reason {
                 append_message("in maintenance, its definition waits for approval", ": ", Some(message))
             }
             Self::Disconnected { message } => append_message("not connected", ": ", message.as_deref()),
-            Self::NoImplementation => "no implementation".into(),
+            Self::NoImplementation { function: None } => "no implementation".into(),
+            Self::NoImplementation { function: Some(function) } => {
+                format!("no implementation registered for {function}")
+            }
             Self::WaitingFor { tools } => format!("waiting for {}", join_names(tools, ", ")),
         }
     }
@@ -133,7 +139,8 @@ impl Reason {
             Self::Disabled { message } => append_message("已禁用", "：", message.as_deref()),
             Self::DefinitionPending { message } => append_message("维护中，其定义等待批准", "：", Some(message)),
             Self::Disconnected { message } => append_message("未连接", "：", message.as_deref()),
-            Self::NoImplementation => "没有可用的实现".into(),
+            Self::NoImplementation { function: None } => "没有可用的实现".into(),
+            Self::NoImplementation { function: Some(function) } => format!("没有为 {function} 注册实现"),
             Self::WaitingFor { tools } => format!("等待 {} 执行成功", join_names(tools, "、")),
         }
     }

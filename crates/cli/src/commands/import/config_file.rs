@@ -73,22 +73,57 @@ pub(super) async fn write(
     Ok(WrittenConfig { file, text: new_text })
 }
 
-/// Appends sections of MCP servers to the config file, and returns it. Variables that are not set are no problem, because the user
-/// sets them later.
+/// Appends sections of MCP servers to the config file, and returns it.
 pub(crate) async fn append_mcp_servers(
     options: &LoadOptions,
     names: &[&str],
     sections: &str,
 ) -> Result<PathBuf, Failure> {
+    let servers = NewSections { table: "mcp_servers", noun: "an MCP server", names };
+    append_sections(options, &[servers], sections).await.map_err(|failure| match failure.existing {
+        Some((_, name)) => failure.error.help(format!("or remove it first: toolhub mcp remove {name}")),
+        None => failure.error,
+    })
+}
+
+/// The sections that are appended below a table.
+pub(crate) struct NewSections<'a> {
+    pub(crate) table: &'static str,
+    /// What one of them is.
+    pub(crate) noun: &'static str,
+    pub(crate) names: &'a [&'a str],
+}
+
+/// Why sections were not appended.
+pub(crate) struct AppendFailure {
+    pub(crate) error: Failure,
+    /// The section that exists already: its table and its name.
+    pub(crate) existing: Option<(&'static str, String)>,
+}
+
+impl From<Failure> for AppendFailure {
+    fn from(error: Failure) -> Self {
+        Self { error, existing: None }
+    }
+}
+
+/// Appends sections to the config file, and returns it. Variables that are not set are no problem, because the user sets them later.
+pub(crate) async fn append_sections(
+    options: &LoadOptions,
+    new: &[NewSections<'_>],
+    sections: &str,
+) -> Result<PathBuf, AppendFailure> {
     let file = project_file(options)?;
     let before = fs::read_to_string(&file).map_err(|error| io_failure(&file, &error))?;
     // The validation reports a file that is not TOML.
-    let table: toml::Table = before.parse().unwrap_or_default();
-    let servers = table.get("mcp_servers").and_then(toml::Value::as_table);
-    if let Some(name) = names.iter().find(|name| servers.is_some_and(|servers| servers.contains_key(**name))) {
-        return Err(Failure::usage(format!("{} has an MCP server named `{name}` already", file.display()))
-            .help(format!("change its section [mcp_servers.{}] there", toml_key(name)))
-            .help(format!("or remove it first: toolhub mcp remove {name}")));
+    let config: toml::Table = before.parse().unwrap_or_default();
+    for NewSections { table, noun, names } in new {
+        let members = config.get(*table).and_then(toml::Value::as_table);
+        if let Some(name) = names.iter().find(|name| members.is_some_and(|members| members.contains_key(**name))) {
+            let error = Failure::usage(format!("{} has {noun} named `{name}` already", file.display()))
+                .help(format!("change its section [{table}.{}] there", toml_key(name)));
+            return Err(AppendFailure { error, existing: Some((*table, (*name).to_owned())) });
+        }
     }
     let text = format!("{}\n\n{sections}", before.trim_end());
     check(&options.clone().assuming_variables_set(), &file, &text).await?;
@@ -163,7 +198,7 @@ pub(crate) fn without_sections(text: &str, path: &[&str]) -> String {
 
 /// The file to write to: the project's config, or the one named by `--config`. The user's own config applies everywhere, so it is
 /// only changed when it was named.
-fn project_file(options: &LoadOptions) -> Result<PathBuf, Failure> {
+pub(crate) fn project_file(options: &LoadOptions) -> Result<PathBuf, Failure> {
     let file = options.files().pop().filter(|(file, _)| file.is_file());
     let user_file = options.user_file();
     let file = file

@@ -18,6 +18,10 @@ pub(crate) struct Imports {
     /// read whenever this config is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) mcp_json: Vec<String>,
+    /// Old registries whose tools are offered too: "configs/tools/__registry__.toml". They are read whenever this config is, with a
+    /// warning for each adjustment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) registry: Vec<String>,
 }
 
 /// An OpenAPI document, version 3.0 or 3.1.

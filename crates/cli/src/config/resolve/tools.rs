@@ -39,9 +39,9 @@ pub(crate) enum Tool {
 
 /// Builds tools: it knows the bundled ones, and runs command tools under this binary as their guard.
 static FACTORY: LazyLock<ToolFactory> = LazyLock::new(|| {
-    let factory = builtin::ALL
-        .iter()
-        .fold(ToolFactory::new(), |factory, builtin| factory.function(builtin.name, |name| builtin.tool(name)));
+    let factory = builtin::ALL.iter().fold(ToolFactory::new().unbound_function_paths(), |factory, builtin| {
+        factory.function(builtin.name, |name| builtin.tool(name))
+    });
     match &*GUARD {
         Some(guard) => factory.guard(guard.clone()),
         None => factory,

@@ -79,6 +79,9 @@ impl Daemon {
         if let Err(error) = self.hub.announce_config(config::config_digest(&next)).await {
             tracing::debug!(%error, "digest of the new config not announced yet");
         }
+        for warning in next.config.warnings.iter().filter(|warning| !old.config.warnings.contains(warning)) {
+            tracing::warn!(%warning, "config warning");
+        }
         *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.reloaded.notify_waiters();
         Ok(ReloadReport {

@@ -1,8 +1,8 @@
-//! Determines what executes a tool: a builtin function, an HTTP request, a program, or an MCP server.
+//! Determines what executes a tool: a builtin function, an HTTP request, a program, or an MCP server; or that nothing does yet.
 //!
 //! In: a `ToolConfig`. Out: one source, or problems: no source, several, or keys that do not apply to it.
 
-use toolhub_core::suggest;
+use toolhub_core::{ToolBuilder, suggest};
 
 #[cfg(feature = "mcp")]
 use super::mcp_tool::{self, McpToolPlan};
@@ -24,6 +24,15 @@ pub(super) enum Source {
     Command(Box<CommandPlan>),
     #[cfg(feature = "mcp")]
     Mcp(Box<McpToolPlan>),
+    /// A function of an older program that has no implementation here.
+    Missing(MissingFunction),
+}
+
+/// A function of an older program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MissingFunction {
+    pub(super) path: String,
+    pub(super) stateful: bool,
 }
 
 /// Keys that apply only to REST tools and to command tools.
@@ -70,6 +79,7 @@ pub(super) fn find(
         (false, true, false, false) => "REST tool",
         (false, false, true, false) => "command",
         (false, false, false, true) => "tool of an MCP server",
+        (false, false, false, false) if config.function_path.is_some() => "function of an older program",
         (false, false, false, false) => {
             let name = if factory.describe_function(name).is_some() { name } else { "…" };
             let help = format!("add url = \"https://…\", or command = \"…\", or builtin = \"{name}\"");
@@ -118,6 +128,7 @@ pub(super) fn find(
             command::check_state(&config.state, at, diagnostics);
             Some(Source::Command(Box::new(command::resolve(&config.command, stateful, at, diagnostics))))
         }
+        "function of an older program" => find_function_path(name, config, at, factory, diagnostics),
         _ => {
             let name = config.builtin.as_deref().unwrap_or_default();
             let Some(function) = factory.describe_function(name) else {
@@ -129,6 +140,24 @@ pub(super) fn find(
             Some(Source::Function(function))
         }
     }
+}
+
+/// The function of the application with the name of the tool, or a missing one.
+fn find_function_path(
+    name: &str,
+    config: &ToolConfig,
+    at: &KeyPath,
+    factory: &ToolFactory,
+    diagnostics: &mut Diagnostics<'_>,
+) -> Option<Source> {
+    let path = config.function_path.clone()?;
+    let Some(function) = factory.describe_bound_function(name) else {
+        check_kind(config.kind, &[Kind::Stateless, Kind::Stateful], "a function", at, diagnostics);
+        return Some(Source::Missing(MissingFunction { path, stateful: config.kind == Some(Kind::Stateful) }));
+    };
+    let kind = if function.stateful { Kind::Stateful } else { Kind::Stateless };
+    check_kind(config.kind, &[kind], &format!("the function `{name}`"), at, diagnostics);
+    Some(Source::Function(function))
 }
 
 fn report_unknown_function(name: &str, at: &KeyPath, factory: &ToolFactory, diagnostics: &mut Diagnostics<'_>) {
@@ -159,11 +188,21 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
+impl MissingFunction {
+    /// A tool that is unavailable until the function has an implementation.
+    pub(super) fn tool(&self, name: &str) -> ToolBuilder {
+        let kind = if self.stateful { toolhub_core::Kind::Stateful } else { toolhub_core::Kind::Stateless };
+        let tool = ToolBuilder::new(name, kind).unimplemented(self.path.as_str());
+        if self.stateful { tool.json_state(name) } else { tool }
+    }
+}
+
 impl Source {
     pub(super) fn is_stateful(&self) -> bool {
         match self {
             Self::Function(function) => function.stateful,
             Self::Command(command) => command.stateful,
+            Self::Missing(function) => function.stateful,
             Self::Rest(_) => false,
             #[cfg(feature = "mcp")]
             Self::Mcp(_) => false,
@@ -173,7 +212,7 @@ impl Source {
     pub(super) fn is_read_only(&self) -> bool {
         match self {
             Self::Function(function) => function.read_only,
-            Self::Command(_) => false,
+            Self::Command(_) | Self::Missing(_) => false,
             Self::Rest(rest) => rest.is_read_only(),
             // Only the server can tell, and the owner.
             #[cfg(feature = "mcp")]

@@ -27,6 +27,11 @@ pub struct ToolConfig {
     /// The name of a built-in tool. A tool has this, or `url`, or `command`, or `server`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub builtin: Option<String>,
+    /// The function of an older program that implemented the tool: "app.tools.slug:make". Without a `command` or another source, the
+    /// function of the application with the name of the tool executes it; if there is none, the tool is unavailable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub function_path: Option<String>,
     /// What the tool does, for the model. A builtin and a tool of an MCP server have their own descriptions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,

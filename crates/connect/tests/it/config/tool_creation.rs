@@ -111,6 +111,37 @@ async fn a_function_of_the_program_is_made_of_json_under_any_name() {
     assert_eq!(expect_output(hub.call("louder", json!({"text": "hello"})).thread("t").await), "HELLO");
 }
 
+#[tokio::test]
+async fn a_function_path_is_bound_to_the_function_of_the_tools_name_or_leaves_the_tool_unavailable() {
+    let path = "app.words:shout";
+    let config =
+        |name: &str| parse_config(json!({"name": name, "function_path": path, "description": "Says it louder."}));
+    let hub = hub().await;
+    let stateful = json!({"name": "counter", "kind": "stateful", "function_path": path, "state": {"ttl": "1h"}});
+    hub.register(factory().create_tool(&config("shout")).unwrap()).unwrap();
+    hub.register(factory().create_tool(&config("whisper")).unwrap()).unwrap();
+    hub.register(factory().create_tool(&parse_config(stateful)).unwrap()).unwrap();
+    assert_eq!(expect_output(hub.call("shout", json!({"text": "hello"})).await), "HELLO");
+    for name in ["whisper", "counter"] {
+        let refused = hub.call(name, json!({"text": "hello"})).thread("t").await.error.unwrap();
+        assert_eq!(refused.kind, ErrorKind::ToolUnavailable);
+        assert!(refused.operator.contains("no implementation registered for app.words:shout"), "{}", refused.operator);
+    }
+    assert_eq!(hub.get("counter").unwrap().definition.kind.as_str(), "stateful");
+    // Functions that have nothing to do with the older program are not used for it.
+    hub.unregister("shout").await.unwrap();
+    hub.register(factory().unbound_function_paths().create_tool(&config("shout")).unwrap()).unwrap();
+    let refused = hub.call("shout", json!({"text": "hello"})).await.error.unwrap();
+    assert_eq!(refused.kind, ErrorKind::ToolUnavailable);
+    // Whatever else executes it makes the path a mere note.
+    let program = json!({"name": "cat", "function_path": path, "command": "cat", "parameters": {"type": "object"}});
+    hub.register(factory().create_tool(&parse_config(program)).unwrap()).unwrap();
+    assert!(hub.call("cat", json!({})).await.is_success());
+    let kind = json!({"name": "shout", "kind": "stateful", "function_path": path});
+    let found = super::problems(&factory(), kind);
+    assert!(found[0].1.contains("the function `shout` has kind stateless, not stateful"), "{found:?}");
+}
+
 /// An environment whose base directory is not the working directory of the process.
 struct TempDirEnv(PathBuf);
 

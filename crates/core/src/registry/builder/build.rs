@@ -111,6 +111,7 @@ impl ToolBuilder {
             policy: self.policy,
             rerun_interrupted: self.rerun_interrupted,
             disabled: self.disabled,
+            missing_function: self.missing_function,
             pending_approval: self.pending_approval,
             unlisted: self.unlisted,
             link: None,

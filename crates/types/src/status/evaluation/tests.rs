@@ -57,7 +57,9 @@ fn the_worst_word_that_is_true_is_said() {
 #[test]
 fn what_is_absent_is_unavailable() {
     check(&StatusRecord::default(), &Disconnected { message: None }, 0, Unavailable, "not connected", None);
-    check(&StatusRecord::default(), &NoImplementation, 0, Unavailable, "no implementation", None);
+    check(&StatusRecord::default(), &NoImplementation { function: None }, 0, Unavailable, "no implementation", None);
+    let bound = NoImplementation { function: Some("app.tools:slug".into()) };
+    check(&StatusRecord::default(), &bound, 0, Unavailable, "no implementation registered for app.tools:slug", None);
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn absence_refuses_with_the_fitting_kind() {
     };
     assert_eq!(kind_of(Readiness::Disabled { message: None }), Some(ErrorKind::ToolUnavailable));
     assert_eq!(kind_of(Readiness::Disconnected { message: None }), Some(ErrorKind::ToolUnavailable));
-    assert_eq!(kind_of(Readiness::NoImplementation), Some(ErrorKind::ToolUnavailable));
+    assert_eq!(kind_of(Readiness::NoImplementation { function: None }), Some(ErrorKind::ToolUnavailable));
     assert_eq!(kind_of(Readiness::WaitingFor(vec![])), Some(ErrorKind::DependencyNotMet));
     assert_eq!(kind_of(Readiness::DependenciesMet), None);
 }

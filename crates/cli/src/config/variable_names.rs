@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// The variables that exist before an import.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct ExistingVariables {
     /// Those that the config refers to. Their values are not known, unless they are set.
     pub(crate) referenced: BTreeSet<String>,
