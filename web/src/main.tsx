@@ -24,3 +24,5 @@ void loadSession().then(startNotifications);
 
 const root = document.getElementById("app");
 if (root) render(<App />, root);
+// The script was understood.
+document.querySelector(".unsupported")?.remove();

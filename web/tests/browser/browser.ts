@@ -1,14 +1,18 @@
 // One Chromium for all tests. Every page is watched: an error of a script, a violation of the content security policy, a
 // dialog or a request to another host fails the test.
 import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
 import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Locator, type Page } from "playwright-core";
 import type { TestServer } from "./server.ts";
 
 let browser: Promise<Browser> | null = null;
 
+/** The headless shell is the same browser without windows: a new page costs it a quarter. */
+const program = process.env.CHROMIUM ?? ["/usr/bin/chromium-headless-shell", "/usr/bin/chromium"].find((path) => existsSync(path)) ?? "chromium";
+
 export function launch(): Promise<Browser> {
   browser ??= chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    executablePath: program,
     args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
   });
   return browser;
@@ -63,17 +67,25 @@ export async function newContext({ language = "en", theme, ...options }: Setup =
 export async function open(server: { url: string }, path = "/ui/", setup: Setup = {}): Promise<Watched> {
   const context = await newContext(setup);
   const page = await context.newPage();
-  page.setDefaultTimeout(5_000);
+  page.setDefaultTimeout(10_000);
   const [problems, files]: [string[], string[]] = [[], []];
   watch(page, server, problems, files);
   await page.goto(server.url + path);
   return { context, page, problems, files };
 }
 
-/** With UI_DIR the page's script and style come from that folder: a changed page needs no new binary. */
+/** With UI_DIR the page and its script and style come from that folder: a changed page needs no new binary. */
 async function useFiles(context: BrowserContext): Promise<void> {
   const folder = process.env.UI_DIR;
-  if (folder) await context.route(/\/ui\/[0-9a-f]{16}\/app\.(js|css)$/, (route) => route.fulfill({ path: `${folder}/${route.request().url().split("/").pop()}` }));
+  if (!folder) return;
+  const index = readFileSync(`${folder}/index.html`, "utf8");
+  await context.route(/\/ui\/(?!session|login|logout)([^.]*)$/, async (route) => {
+    if (!route.request().isNavigationRequest()) return route.fallback();
+    const response = await route.fetch();
+    const [, base, version] = /data-base="([^"]*)" data-version="([^"]*)"/.exec(await response.text()) ?? [];
+    return base === undefined ? route.fulfill({ response }) : route.fulfill({ response, body: index.replaceAll("{{base}}", base).replaceAll("{{version}}", version!) });
+  });
+  await context.route(/\/ui\/[0-9a-f]{16}\/app\.(js|css)$/, (route) => route.fulfill({ path: `${folder}/${route.request().url().split("/").pop()}` }));
 }
 
 /** Opens the page with a key. */

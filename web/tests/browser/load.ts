@@ -30,6 +30,18 @@ describe("load", { concurrency: 1 }, () => {
     await withPage(server, "/ui/", async ({ page }) => visible(page.getByRole("link", { name: "API reference" })), { javaScriptEnabled: false });
   });
 
+  test("a browser that does not understand the script shows a sentence that leads to the API", async () => {
+    await withPage(server, "/ui/", async ({ page, context, problems }) => {
+      await visible(page.getByText("Nothing needs your attention."));
+      assert.equal(await page.getByText("too old").count(), 0);
+      await context.route("**/app.js", (route) => route.fulfill({ contentType: "text/javascript", body: "a script of the future" }));
+      await page.reload();
+      await visible(page.locator("p", { hasText: "too old" }).getByRole("link", { name: "API reference" }));
+      // The script is not understood, and nothing else goes wrong.
+      assert.deepEqual(problems.splice(0).map((text) => text.split(":")[0]), ["error"]);
+    });
+  });
+
   test("an address that names nothing shows the closest names and the way back", async () => {
     await withPage(server, "/ui/tolls", async ({ page }) => {
       await visible(page.getByText("Page not found"));

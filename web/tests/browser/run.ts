@@ -15,8 +15,8 @@ const only = process.argv.indexOf("--only") > 0 ? process.argv[process.argv.inde
 const all = ["accessibility", "threads", "language", "connection", "hostile", "state", "try", "keys", "status", "servers", "calls", "approvals", "settings", "graph", "keyboard", "charts", "load"];
 const chosen = all.filter((name) => !only || only.split(",").includes(name));
 const modules = chosen.map((name) => `./${name}.ts`);
-// Much of the time is waiting, so files run beside each other.
-describe("dashboard", { concurrency: 2 }, async () => {
+// Much of the time is waiting, so more files run beside each other than there are cores.
+describe("dashboard", { concurrency: 3 }, async () => {
   // Here, because hooks of the root run only when nothing keeps the process alive.
   after(() => Promise.all([quit(), TestServer.stopAll()]));
   for (const module of modules) await import(module);

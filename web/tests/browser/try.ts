@@ -56,7 +56,7 @@ describe("try", { concurrency: 1 }, () => {
       assert.match(await place(page, "").inputValue(), /"expression": "6\*7"/);
       await place(page, "").fill('{"expression": "1/');
       await visible(page.getByText("This is not valid JSON."));
-      assert.ok(await page.getByRole("button", { name: "Run", exact: true }).isDisabled());
+      await until("Run to be disabled", () => page.getByRole("button", { name: "Run", exact: true }).isDisabled());
       await place(page, "").fill('{"expression": "1/0"}');
       await page.getByRole("button", { name: "Form", exact: true }).click();
       assert.equal(await place(page, "/expression").inputValue(), "1/0");
@@ -72,7 +72,7 @@ describe("try", { concurrency: 1 }, () => {
       await place(page, "/customer").fill("A");
       await place(page, "/count").fill("1.5");
       await visible(page.getByText("This is not a whole number."));
-      assert.ok(await page.getByRole("button", { name: "Run", exact: true }).isDisabled());
+      await until("Run to be disabled", () => page.getByRole("button", { name: "Run", exact: true }).isDisabled());
       await place(page, "/count").fill("2");
       await group("lines").getByRole("button", { name: "Add", exact: true }).click();
       await page.getByRole("button", { name: "Add an item" }).click();
@@ -188,9 +188,9 @@ describe("try", { concurrency: 1 }, () => {
       await page.keyboard.press("Enter");
       await visible(tree.getByText("er", { exact: true }));
       await tree.locator("summary", { hasText: "many" }).click();
-      assert.equal(await tree.getByText('"x"').count(), 100);
+      await until("the first hundred", async () => (await tree.getByText('"x"').count()) === 100);
       await tree.getByRole("button", { name: "Show more (200 left)" }).click();
-      assert.equal(await tree.getByText('"x"').count(), 300);
+      await until("all of them", async () => (await tree.getByText('"x"').count()) === 300);
       await page.getByRole("button", { name: "Text", exact: true }).click();
       await visible(page.locator(".result pre").getByText('"two"'));
       const loading = page.waitForEvent("download");

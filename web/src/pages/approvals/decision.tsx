@@ -1,6 +1,5 @@
 // The six answers to an approval. What was typed stays when another person answers first.
 
-import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
 import type { AnswerBody, Approval, Tool } from "../../api/types.ts";
@@ -8,14 +7,19 @@ import { parseObject, pretty } from "../../base/json.ts";
 import { answerApproval, changeDraft, type Draft, draftOf } from "../../data/approvals.ts";
 import { texts } from "../../i18n/index.ts";
 import { Icon } from "../../ui/icon.tsx";
-import { useKeys } from "../../ui/keyboard.ts";
+import { type KeyMap, useKeys } from "../../ui/keyboard.ts";
 import { Failure } from "../../ui/notice.tsx";
 import { Code } from "../../ui/raw.tsx";
 import { unopened } from "./arguments.tsx";
 import { EditForm } from "./edit.tsx";
 
-/** The approvals on the page that wait, in their order. Only the first has the keys. */
-const waiting = signal<readonly string[]>([]);
+/** The keys of each decision on the page that waits. Only the first one in the document gets them: which was read first does not matter. */
+const waiting = new Map<Element, KeyMap>();
+const ofFirst = (key: string) => (event: KeyboardEvent) => {
+  const [first] = [...waiting.keys()].sort((one, other) => (one.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
+  if (first) waiting.get(first)?.[key]?.(event);
+};
+const keysOfFirst: KeyMap = { a: ofFirst("a"), d: ofFirst("d"), e: ofFirst("e") };
 
 interface Props {
   approval: Approval;
@@ -47,22 +51,23 @@ export function Decision({ approval, tool, onAnswer }: Props) {
       setBusy(false);
     }
   };
+  const root = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
-    if (!isOpen) return;
-    waiting.value = [...waiting.peek(), approval.id];
-    return () => void (waiting.value = waiting.peek().filter((id) => id !== approval.id));
-  }, [approval.id, isOpen]);
-  const keys = {
-    // One key only moves the focus: a slip must not allow a call.
-    a: () => allow.current?.focus(),
-    d: () => isOpen && change({ mode: "deny" }),
-    e: () => isOpen && change({ mode: "edit", text: draft.text || pretty(approval.arguments) }),
-  };
-  useKeys(waiting.value[0] === approval.id ? keys : {});
+    const element = root.current;
+    if (!isOpen || !element) return;
+    waiting.set(element, {
+      // One key only moves the focus: a slip must not allow a call.
+      a: () => allow.current?.focus(),
+      d: () => change({ mode: "deny" }),
+      e: () => change({ mode: "edit", text: draft.text || pretty(approval.arguments) }),
+    });
+    return () => void waiting.delete(element);
+  });
+  useKeys(isOpen ? keysOfFirst : {});
   if (!isOpen && draft.mode === "none") return null;
   const mayAllow = isOpen && !isBusy && closed.length === 0;
   return (
-    <div class="decision">
+    <div ref={root} class="decision">
       {draft.mode === "none" && (
         <>
           {closed.length > 0 && (
