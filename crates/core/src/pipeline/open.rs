@@ -158,8 +158,12 @@ async fn write_opening(engine: &Engine, envelope: &CallEnvelope, stage: OpenStag
     commit(engine, envelope, batch, (&mut open, 0)).await?;
     if let Err(refusal) = claim_key(journal, services, envelope).await {
         let removal = Batch::new(partition).with(journal.remove_open(open.record.id, open.row_version));
-        if journal.store.commit(removal, now).await.is_err() {
+        if let Err(error) = journal.store.commit(removal, now).await {
+            // The record may stay, and be closed as interrupted. The caller must not be told of another end: with the same key it
+            // learns what became of the call that holds the key.
             mark_refused(engine, &open, 0);
+            let reason = format!("the call was refused ({refusal}), but its record could not be removed: {error}");
+            return Err(CallError::new(ErrorKind::StoreUnavailable).operator(reason));
         }
         return Err(refusal);
     }
