@@ -269,8 +269,12 @@ impl Statuses {
     async fn flush_local(self: &Arc<Self>, key: &StatusKey) -> Result<(), StoreError> {
         let _one_at_a_time = self.local_events.flush_lock.lock().await;
         while self.is_local(key) {
-            let (now, settings) = (self.clock.now(), self.settings());
+            let (now, settings, requested) = (self.clock.now(), self.settings(), self.cache.time());
             let (stored, row_version) = self.load(key, now).await?;
+            if let Some(row_version) = row_version {
+                // What another node has written counts here, even if the write below fails.
+                self.insert_and_emit(key.clone(), (stored.clone(), row_version), requested);
+            }
             let (events, until) = self.local_events.missing_in(key, row_version).unwrap_or_default();
             let next = apply_all(&stored, &events, &settings);
             let (next, row_version) = match next == *stored {

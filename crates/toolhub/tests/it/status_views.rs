@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use toolhub::{
-    HubChange, StatusScope,
+    HubChange, StatusScope, ToolName,
     backend::Memory,
     ids::{Tenant, ThreadId},
     prelude::*,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
-pub(super) struct RegistryArgs {
+pub(crate) struct RegistryArgs {
     /// Registry: configs/tools/__registry__.toml
     file: String,
     /// Only print the sections; write nothing (default)

@@ -72,6 +72,7 @@ impl Worker {
                 key: context.idempotency_key().map(ToString::to_string),
                 began: world.now(),
                 ended: None,
+                has_failed: false,
                 statuses: ledger.statuses.len(),
             };
             ledger.executions.push(execution);
@@ -81,6 +82,7 @@ impl Worker {
         world.faults[node].thawed().await;
         world.ledger().executions[entry].ended = Some(world.now());
         if tool == PROBED_TOOL && world.is_broken() {
+            world.ledger().executions[entry].has_failed = true;
             return Err(ToolError::with_kind(ErrorKind::UpstreamError, "it is broken"));
         }
         Ok(json!(entry))

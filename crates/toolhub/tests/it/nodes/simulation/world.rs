@@ -80,6 +80,7 @@ pub(super) struct Execution {
     pub(super) began: Duration,
     /// When it had its effect.
     pub(super) ended: Option<Duration>,
+    pub(super) has_failed: bool,
     /// How many changes of the probed status there were when it began.
     pub(super) statuses: usize,
 }

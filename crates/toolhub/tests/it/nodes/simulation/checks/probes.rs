@@ -1,6 +1,7 @@
 //! While a tool is withheld, one call at a time probes it, on one node, and no other call reaches it.
 //!
-//! A call that arrived on a node that did not know yet that the tool is withheld may pass: there is no check for it.
+//! A call that arrived on a node that did not know yet that the tool is withheld may pass: there is no check for it. So may one on the
+//! node whose probe has succeeded: while the store refuses that result, it counts on this node only.
 
 use std::time::Duration;
 
@@ -22,7 +23,9 @@ pub(super) fn check(world: &World) -> Vec<String> {
         let lease = lease_at(&ledger, execution.statuses);
         if let Some(lease) = lease.filter(|lease| lease.id == execution.call) {
             probes.push((opening.first, execution, lease));
-        } else if ledger.known_at_arrival.get(&execution.call).is_some_and(|known| *known >= opening.version) {
+        } else if ledger.known_at_arrival.get(&execution.call).is_some_and(|known| *known >= opening.version)
+            && !has_probed(&ledger, &opening, execution)
+        {
             let changes = ledger.statuses[..execution.statuses].iter();
             let changes: Vec<_> = changes.map(|change| (change.version, &change.record.breaker)).collect();
             let known = ledger.known_at_arrival[&execution.call];
@@ -42,6 +45,18 @@ pub(super) fn check(world: &World) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Whether a probe of this opening had succeeded on the node of an execution before it began.
+fn has_probed(ledger: &Ledger, opening: &Opening, execution: &Execution) -> bool {
+    let mut earlier = ledger.executions.iter().filter(|probe| {
+        let is_before = probe.ended.is_some_and(|ended| ended <= execution.began);
+        probe.tool == PROBED_TOOL && probe.node == execution.node && is_before && !probe.has_failed
+    });
+    earlier.any(|probe| {
+        opening_at(ledger, probe.statuses).is_some_and(|of_probe| of_probe.first == opening.first)
+            && lease_at(ledger, probe.statuses).is_some_and(|lease| lease.id == probe.call)
+    })
 }
 
 fn lease_time(lease: &ProbeLease) -> Duration {
