@@ -105,7 +105,8 @@ export class Resource<T> {
       effect(() => {
         const current = connection.value;
         if (current.state === "connecting") return;
-        if (current.state === "live" || this.data.peek() === null) void this.read();
+        // Without events the value may have changed unseen, too.
+        if (current.state !== "lost" || this.data.peek() === null) void this.read();
       }),
     );
     if (changes) this.ends.push(onEvent((event) => changes(event) && soon()));
@@ -154,7 +155,8 @@ export function isOld(snapshot: Snapshot<unknown> | null): boolean {
   if (!snapshot) return false;
   if (snapshot.epoch < 0) return true;
   if (current.state === "live") return snapshot.epoch !== current.epoch && snapshot.epoch !== 0;
-  return current.state === "lost";
+  // Without events, what was read with them may be out of date.
+  return current.state === "lost" || (current.state === "refused" && snapshot.epoch !== 0);
 }
 
 /** Keeps a resource up to date while the component is shown. */

@@ -61,6 +61,43 @@ describe("keys", { concurrency: 1 }, () => {
     await own.stop();
   });
 
+  test("after a session has ended, another person who logs in sees nothing of the one before; the same person keeps what was typed", async () => {
+    const first = await server.key("first", ["tools:read", "approvals:write"]);
+    const id = await server.ask("dangerous", { folder: "/tmp/a" }, "handed-over");
+    const opened = await openAs(server, first.key, `/ui/approvals/${id}`);
+    const { page, context } = opened;
+    const reason = page.getByLabel("Reason, for the model");
+    const type = async () => {
+      await page.getByRole("button", { name: "Deny…" }).click();
+      await reason.fill("typed by the first");
+      // A load of the page forgets it.
+      await page.evaluate(() => ((globalThis as { isFirstLoad?: boolean }).isFirstLoad = true));
+    };
+    const isFirstLoad = () => page.evaluate(() => (globalThis as { isFirstLoad?: boolean }).isFirstLoad === true);
+    const end = async () => {
+      await context.clearCookies();
+      await page.getByRole("link", { name: "Tools", exact: true }).click();
+      await visible(page.getByText("Your session has ended."));
+      await page.evaluate((path) => (history.pushState(null, "", path), dispatchEvent(new PopStateEvent("popstate"))), `/ui/approvals/${id}`);
+    };
+    await visible(page.getByRole("button", { name: "Deny…" }));
+    await type();
+    await end();
+    await logIn(page, first.key);
+    assert.equal(await reason.inputValue(), "typed by the first");
+    assert.ok(await isFirstLoad());
+    await server.api("DELETE", `/api/v1/keys/${first.id}`);
+    await visible(page.getByText("Your session has ended."));
+    const second = await server.key("second", ["tools:read"]);
+    await logIn(page, second.key);
+    await visible(page.locator(".account", { hasText: "second" }));
+    await visible(page.locator(".arguments"));
+    assert.equal(await isFirstLoad(), false);
+    assert.equal(await page.getByText("typed by the first").count(), 0);
+    assert.equal(await reason.count(), 0);
+    await close(opened);
+  });
+
   test("a viewer, an approver and an operator see exactly what they may do, and a revoked key ends its page", async () => {
     await server.api("PUT", "/api/v1/state/contexts/t1%2Fcart/business", { data: { tea: 1 } });
     await server.api("PUT", "/api/v1/tools/notes/status", { status: "maintenance" });
