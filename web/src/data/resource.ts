@@ -100,11 +100,16 @@ export class Resource<T> {
     };
     document.addEventListener("visibilitychange", onVisible);
     this.ends.push(() => document.removeEventListener("visibilitychange", onVisible));
+    let isFirst = true;
     this.ends.push(
       // While the stream is being opened, reading waits: what is read before could change unseen.
       effect(() => {
         const current = connection.value;
         if (current.state === "connecting") return;
+        // A connection that was only silent for a while has missed nothing.
+        const isAsBefore = !isFirst && current.state === "live" && this.data.peek()?.epoch === current.epoch;
+        isFirst = false;
+        if (isAsBefore) return;
         // Without events the value may have changed unseen, too.
         if (current.state !== "lost" || this.data.peek() === null) void this.read();
       }),

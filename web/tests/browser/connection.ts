@@ -34,6 +34,22 @@ describe("connection", { concurrency: 1 }, () => {
     await server.stop();
   });
 
+  test("a server that says nothing any more turns its numbers grey within seconds, and is live again when it goes on", async () => {
+    const server = await TestServer.start();
+    await withPage(server, "/ui/", async ({ page }) => {
+      await visible(page.locator(".tile:not(.old)", { hasText: "Calls per second" }).locator(".tile-value", { hasText: /\d/ }));
+      server.stand();
+      // Far less than the comments of the stream would take to be missed.
+      await page.locator(".tile.old", { hasText: "Calls per second" }).waitFor({ timeout: 15_000 });
+      await page.locator("[data-bar=lost]").waitFor({ timeout: 15_000 });
+      server.go();
+      await page.locator("[data-bar=lost]").waitFor({ state: "hidden", timeout: 15_000 });
+      await page.locator(".tile.old").waitFor({ state: "hidden", timeout: 15_000 });
+      await visible(page.getByText("Nothing needs your attention."));
+    });
+    await server.stop();
+  });
+
   test("a list that cannot be read turns grey and says why, until it is read again", async () => {
     const server = await TestServer.start();
     await withPage(server, "/ui/tools", async ({ page }) => {

@@ -5,7 +5,7 @@ import { duration, number, percent } from "../../base/format.ts";
 import { pending, pendingCount } from "../../data/approvals.ts";
 import { info } from "../../data/facts.ts";
 import { type Snapshot, isOld, useResource } from "../../data/resource.ts";
-import { lastTick, type Tick, ticks } from "../../data/ticks.ts";
+import { isTickOld, lastTick, type Tick, ticks } from "../../data/ticks.ts";
 import { texts } from "../../i18n/index.ts";
 import { AsOf } from "../../ui/fresh.tsx";
 import { address } from "../../ui/router.ts";
@@ -53,7 +53,7 @@ interface TileProps {
 }
 
 function Tile({ title, of, value, line, tone = "", href }: TileProps) {
-  const old = isOld(of);
+  const old = of !== null && of === lastTick.value ? isTickOld() : isOld(of);
   const content: ComponentChildren = (
     <>
       <span class="tile-title">{title}</span>
