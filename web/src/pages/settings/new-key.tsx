@@ -21,7 +21,7 @@ export function NewKey({ close, done }: { close: () => void; done: (key: Created
     if (isBusy) return;
     setBusy(true);
     try {
-      done(await createKey(fields, scopes));
+      done(await createKey({ name: fields.name.trim(), expiresIn: fields.expiresIn.trim(), tenant: fields.tenant.trim() }, scopes));
       close();
     } catch (failure) {
       setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
@@ -56,7 +56,7 @@ export function NewKey({ close, done }: { close: () => void; done: (key: Created
         {(["name", "expiresIn", "tenant"] as const).map((name) => (
           <label key={name}>
             {t.fields[name]}
-            <input type="text" name={name} required={name === "name"} autofocus={name === "name"} autocomplete="off" value={fields[name]} onInput={(event) => set({ ...fields, [name]: event.currentTarget.value.trim() })} />
+            <input type="text" name={name} required={name === "name"} autofocus={name === "name"} autocomplete="off" value={fields[name]} onInput={(event) => set({ ...fields, [name]: event.currentTarget.value })} />
           </label>
         ))}
         {error && (
