@@ -68,6 +68,22 @@ describe("keyboard", { concurrency: 1 }, () => {
     });
   });
 
+  test("a dialog stays open when a selection ends outside it, and closes with a click there", async () => {
+    await withPage(server, "/ui/tools/calculator", async ({ page }) => {
+      await page.getByRole("button", { name: "Maintenance…" }).click();
+      const field = page.getByLabel("Reason", { exact: true });
+      await field.fill("a long reason");
+      const box = (await field.boundingBox())!;
+      await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+      await page.mouse.down();
+      await page.mouse.move(5, 5);
+      await page.mouse.up();
+      assert.equal(await field.inputValue(), "a long reason");
+      await page.mouse.click(5, 5);
+      await gone(page.getByRole("dialog"));
+    });
+  });
+
   test("j, k and Enter move through the tools", async () => {
     await withPage(server, "/ui/", async ({ page }) => {
       await visible(page.getByRole("navigation", { name: "Pages" }));
