@@ -73,6 +73,7 @@ export const en = {
   },
   failure: {
     noAnswer: "The server did not answer.",
+    notDrawn: "This part of the page could not be shown.",
     forbidden: "This key may not do that.",
   },
   login: {

@@ -75,6 +75,7 @@ export const zh: Messages = {
   },
   failure: {
     noAnswer: "服务器没有响应。",
+    notDrawn: "页面的这一部分无法显示。",
     forbidden: "此密钥没有权限执行该操作。",
   },
   login: {

@@ -64,6 +64,24 @@ describe("connection", { concurrency: 1 }, () => {
     await server.stop();
   });
 
+  test("a page that cannot be drawn says so and offers to load it again; a time zone that is none changes nothing", async () => {
+    const server = await TestServer.start();
+    await withPage(server, "/ui/", async ({ page, problems }) => {
+      await page.evaluate(() => localStorage.setItem("toolhub.timeZone", "Mars/Base"));
+      await page.route(/\/api\/v1\/tools\?/, (route) => route.fulfill({ json: { items: [{ name: "odd", status: "available" }] } }));
+      await page.goto(`${server.url}/ui/tools`);
+      await visible(page.getByRole("alert").filter({ hasText: "could not be shown" }).getByRole("button", { name: "Reload" }));
+      assert.ok(problems.length > 0);
+      problems.length = 0;
+      await page.getByRole("link", { name: "Nodes", exact: true }).click();
+      await visible(page.locator("tr[data-state=alive] time"));
+      await page.unroute(/\/api\/v1\/tools\?/);
+      await page.getByRole("link", { name: "Tools", exact: true }).click();
+      await visible(page.locator("h1", { hasText: "Tools" }));
+    });
+    await server.stop();
+  });
+
   test("an approval, and what stands beside a conversation, turn grey when the connection is lost", async () => {
     const server = await TestServer.start();
     const id = await server.ask("dangerous", { folder: "/tmp/x" }, "greyed");
