@@ -6,6 +6,7 @@ export const approvals = {
   nonePending: "No approvals are waiting",
   nonePendingText: "A call that needs approval appears here by itself. A call of a tool with `confirm = true` asks:",
   noneAnswered: "No approvals were answered yet.",
+  older: "Older answers",
   unknown: "Approval not found",
   notification: "A call needs your approval",
   deniesItself: "Denies itself in",

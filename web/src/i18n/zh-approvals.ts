@@ -8,6 +8,7 @@ export const approvals: Messages["approvals"] = {
   nonePending: "没有等待中的审批",
   nonePendingText: "需要审批的调用会自动出现在这里。设置了 `confirm = true` 的工具，调用时会询问：",
   noneAnswered: "还没有答复过的审批。",
+  older: "更早的答复",
   unknown: "找不到审批",
   notification: "有调用需要您审批",
   deniesItself: "自动拒绝倒计时",
