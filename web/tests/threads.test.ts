@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Call, Run } from "../src/api/types.ts";
 import { stepsOf, timelineLength } from "../src/data/run-steps.ts";
-import { fits } from "../src/data/runs.ts";
+import { runs } from "../src/data/facts.ts";
+import { newestRuns } from "../src/data/runs.ts";
 import { fitsPatterns } from "../src/data/threads.ts";
 
 const at = (ms: number) => new Date(Date.UTC(2026, 0, 1) + ms).toISOString();
@@ -42,11 +43,16 @@ test("the timeline of a call is as long as its last step, or goes on until now",
   assert.equal(timelineLength(record({ timeline, endedAt: null }), Date.parse(at(1022))), 1000);
 });
 
-test("runs are selected by whether they are open, or by their status", () => {
-  assert.ok(fits(run({ status: "waiting" }), "open"));
-  assert.ok(!fits(run({}), "open"));
-  assert.ok(fits(run({ status: "failed" }), "failed"));
-  assert.ok(fits(run({}), ""));
+test("the server selects runs by their status, also those that failed, so that any number of others may be newer", async (context) => {
+  const paths: string[] = [];
+  context.mock.method(globalThis, "fetch", (url: string) => (paths.push(url), Promise.resolve(Response.json({ items: [run({ status: "failed" })] }))));
+  const list = newestRuns("", "open");
+  await list.read();
+  await newestRuns("t 1", "failed").read();
+  await newestRuns("", "").read();
+  await runs.read();
+  assert.deepEqual(paths, ["/api/v1/runs?status=open&limit=100", "/api/v1/threads/t%201/runs?status=failed&limit=100", "/api/v1/runs?limit=100", "/api/v1/runs?status=failed&limit=100"]);
+  assert.equal(runs.data.peek()?.value.length, 1);
 });
 
 test("tools of an agent are names and globs; without any it has all tools", () => {

@@ -13,9 +13,9 @@ export const servers = new Resource<McpServer[]>(() => getAll("/api/v1/mcp-serve
 
 export const nodes = new Resource<Node[]>(() => getAll("/api/v1/nodes"), { changes: is("node.*", "config.reloaded"), everyMs: 30_000 });
 
-/** The newest runs, of which the failed ones of a day want attention. */
-export const runs = new Resource<Run[]>(async () => (await get<Page<Run>>(withQuery("/api/v1/runs", { limit: 100 }))).items, {
-  changes: is("run.completed", "run.failed"),
+/** The newest failed runs, of which those of a day want attention. */
+export const runs = new Resource<Run[]>(async () => (await get<Page<Run>>(withQuery("/api/v1/runs", { status: "failed", limit: 100 }))).items, {
+  changes: is("run.failed"),
 });
 
 export const failedRuns = (list: readonly Run[], now: number): Run[] => list.filter((run) => run.status === "failed" && now - Date.parse(run.startedAt) < day);

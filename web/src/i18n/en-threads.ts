@@ -58,7 +58,7 @@ export const runs = {
   status: { running: "running", waiting: "waiting", completed: "completed", failed: "failed", cancelled: "cancelled" },
   none: "No runs",
   noneText: "A message to an agent starts a run: model requests, and the calls that they lead to.",
-  noMatch: "No run matches among those that were read.",
+  noMatch: "No run matches.",
   older: "Older runs",
   agent: "Agent",
   steps: "Steps",

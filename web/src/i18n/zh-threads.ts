@@ -60,7 +60,7 @@ export const runs: Messages["runs"] = {
   status: { running: "运行中", waiting: "等待中", completed: "已完成", failed: "失败", cancelled: "已取消" },
   none: "没有运行",
   noneText: "发给智能体的消息会开始一次运行：模型请求以及由此产生的调用。",
-  noMatch: "已读取的运行中没有符合条件的。",
+  noMatch: "没有符合条件的运行。",
   older: "更早的运行",
   agent: "智能体",
   steps: "步骤",
