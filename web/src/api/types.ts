@@ -30,7 +30,10 @@ export type Agent = Schemas["AgentInfo"];
 export type TimelineStep = Schemas["TimelineStep"];
 export type Instance = Schemas["InstanceInfo"];
 export type ContextInfo = Schemas["ContextInfo"];
-export type Info = Schemas["Info"];
+export type Info = Schemas["Info"] & {
+  /** Settings that a reload changed and that take effect only after a restart of this process. */
+  restartPending?: string[];
+};
 export type McpServer = Schemas["McpServerSummary"];
 export type McpServerInfo = Schemas["SourceInfo"];
 export type DefinitionChange = Schemas["DefinitionChange"];

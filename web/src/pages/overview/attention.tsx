@@ -232,9 +232,9 @@ function runLines(): ComponentChildren[] {
 
 function restartLines(): ComponentChildren[] {
   const t = texts.value.attention;
-  const restart = pendingRestart.value;
-  if (!restart) return [];
-  return [<Line key="restart" icon="settings" tone="warn" title={t.needsRestart} detail={<Raw text={restart.settings.join(", ")} limit={300} />} actions={<Hint text={t.restartHint} />} />];
+  const settings = pendingRestart.value;
+  if (settings.length === 0) return [];
+  return [<Line key="restart" icon="settings" tone="warn" title={t.needsRestart} detail={<Raw text={settings.join(", ")} limit={300} />} actions={<Hint text={t.restartHint} />} />];
 }
 
 const Hint = ({ text, isCommand = false }: { text: string; isCommand?: boolean }) => (isCommand ? <Code text={text} /> : <span class="quiet">{text}</span>);
