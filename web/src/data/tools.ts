@@ -2,7 +2,7 @@
 
 import { computed } from "@preact/signals";
 import { ApiError, get, getAll, post, put, segment } from "../api/client.ts";
-import type { Explanation, HubEvent, Tool, ToolStatus, ToolStatusInfo } from "../api/types.ts";
+import type { Explanation, HubEvent, Tool, ToolStatus, ToolStatusInfo, WithheldThread } from "../api/types.ts";
 import { onEvent } from "../live/client.ts";
 import { Resource } from "./resource.ts";
 
@@ -94,6 +94,10 @@ export const statusCounts = computed(() => {
 });
 
 export const withheldTools = computed(() => (tools.data.value?.value ?? []).filter((tool) => tool.status !== "available"));
+
+/** In how many threads a tool is withheld because of what happened there, and some of them where they are known. */
+export const withheldCount = ({ withheldThreads: found }: Tool): number => (Array.isArray(found) ? found.length : (found ?? 0));
+export const withheldIn = ({ withheldThreads: found }: Tool): readonly WithheldThread[] => (Array.isArray(found) ? found : []);
 
 // What explains statuses: one answer per tool and thread, and when it was given, for the countdown.
 

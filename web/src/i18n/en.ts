@@ -206,6 +206,7 @@ export const en = {
     droppedText: "since the server started; the store was too slow or failed over",
     key: "The key",
     expires: "expires soon",
+    another: "another like it:",
     in: "in",
   },
   tools: {

@@ -207,6 +207,7 @@ export const zh: Messages = {
     droppedText: "自服务器启动以来；存储太慢或发生了故障转移",
     key: "密钥",
     expires: "即将过期",
+    another: "创建同样的密钥：",
     in: "剩余",
   },
   tools: {
