@@ -21,6 +21,8 @@ export const en = {
     back: "Back",
     copy: "Copy",
     copied: "Copied",
+    text: "Text",
+    copyByHand: "The browser does not let this page copy. The text is selected: copy it with Ctrl+C.",
     asOf: "as of",
     behind: (count: number) => `Rows behind the first ${count} as of`,
     ago: (ms: number) => (ms < 1500 ? "just now" : `${duration(Math.floor(ms / 1000) * 1000)} ago`),

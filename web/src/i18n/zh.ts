@@ -23,6 +23,8 @@ export const zh: Messages = {
     back: "返回",
     copy: "复制",
     copied: "已复制",
+    text: "文本",
+    copyByHand: "浏览器不允许此页面复制。文本已选中，请按 Ctrl+C 复制。",
     asOf: "读取于",
     behind: (count: number) => `第 ${count} 行之后的内容读取于`,
     ago: (ms) => (ms < 1500 ? "刚刚" : `${duration(Math.floor(ms / 1000) * 1000)} 前`),

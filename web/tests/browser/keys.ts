@@ -152,6 +152,17 @@ describe("keys", { concurrency: 1 }, () => {
     await close(boss);
   });
 
+  test("where the browser lets no page copy, the text is selected and the page says so", async () => {
+    const opened = await open(server, "/ui/");
+    const { page } = opened;
+    // As on plain http to another host.
+    await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+    await page.getByRole("button", { name: "Copy" }).click();
+    await visible(page.getByRole("status").filter({ hasText: "does not let this page copy" }));
+    assert.equal(await page.evaluate(() => getSelection()?.toString()), "toolhub keys create me --scope admin");
+    await close(opened);
+  });
+
   test("a key that cannot read tools reads which scope it lacks", async () => {
     const { key } = await server.key("caller", ["tools:call"]);
     const opened = await openAs(server, key);
