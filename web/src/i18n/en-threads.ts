@@ -20,6 +20,7 @@ export const threads = {
   earlier: (count: number) => `Show earlier (${count})`,
   reasoning: "Reasoning",
   directCall: "Called directly",
+  olderCalls: "Older direct calls may be missing here. All stand under",
   thinking: "The model is thinking…",
   wasCancelled: "The last run was cancelled.",
   message: "Message",

@@ -22,6 +22,7 @@ export const threads: Messages["threads"] = {
   earlier: (count) => `显示更早的（${count}）`,
   reasoning: "推理过程",
   directCall: "直接调用",
+  olderCalls: "这里可能缺少更早的直接调用。全部见",
   thinking: "模型正在思考…",
   wasCancelled: "最近的运行已取消。",
   message: "消息",
