@@ -17,7 +17,10 @@ const concerns = (id: string) => (event: HubEvent): boolean => event.threadId ==
 export const newestThreads = (q: string): PagedResource<Thread> =>
   new PagedResource((limit, cursor) => get(withQuery("/api/v1/threads", { order: "active", q, limit, cursor })), { changes: changesThreads, everyMs: 10_000 });
 
-/** For the search dialog, and for names close to an unknown one. */
+/** Threads with a text in their id, whenever they were active. */
+export const searchThreads = async (q: string): Promise<Thread[]> => (await get<Page<Thread>>(withQuery("/api/v1/threads", { order: "active", q, limit: 5 }))).items;
+
+/** For names close to an unknown one. */
 export const recentThreads = newestThreads("");
 
 export const agents = new Resource<Agent[]>(() => getAll("/api/v1/agents"), { changes: ({ event }) => event === "config.reloaded" });

@@ -118,6 +118,7 @@ export const en = {
     approval: "approval",
     call: "call",
     thread: "thread",
+    context: "state",
     run: "run",
     nothing: "Nothing found",
     notFound: "There is no call with this id.",

@@ -120,6 +120,7 @@ export const zh: Messages = {
     approval: "审批",
     call: "调用",
     thread: "会话",
+    context: "状态数据",
     run: "运行",
     nothing: "没有找到",
     notFound: "没有此编号的调用。",

@@ -68,6 +68,26 @@ describe("keyboard", { concurrency: 1 }, () => {
     });
   });
 
+  test("the palette finds a thread among any number of others, and the state of a thread", async () => {
+    await server.call("calculator", { expression: "1+1" }, "hidden-away");
+    await server.api("PUT", "/api/v1/state/contexts/hidden-away%2Fcart/business", { data: { tea: 1 } });
+    await withPage(server, "/ui/", async ({ page }) => {
+      // The newest ones are others.
+      await page.route(/\/api\/v1\/threads\?(?!.*q=)/, (route) => route.fulfill({ json: { items: [] } }));
+      await visible(page.getByRole("navigation", { name: "Pages" }));
+      await page.keyboard.press("/");
+      await page.keyboard.type("en-away");
+      await visible(page.getByRole("option", { name: /hidden-away/ }));
+      await page.keyboard.press("Enter");
+      await until("the thread to open", () => page.url().endsWith("/ui/threads/hidden-away"));
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("hidden-away/cart");
+      await visible(page.getByRole("option", { name: /hidden-away\/cart/ }));
+      await page.keyboard.press("Enter");
+      await until("the state to open", () => page.url().endsWith("/ui/state/hidden-away%2Fcart"));
+    });
+  });
+
   test("a dialog stays open when a selection ends outside it, and closes with a click there", async () => {
     await withPage(server, "/ui/tools/calculator", async ({ page }) => {
       await page.getByRole("button", { name: "Maintenance…" }).click();
