@@ -5,7 +5,7 @@
 
 import { type ReadonlySignal, type Signal, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { ApiError } from "../api/client.ts";
+import { type ApiError, toApiError } from "../api/client.ts";
 import type { HubEvent } from "../api/types.ts";
 import { serverNow } from "../base/clock.ts";
 import { connection, onEvent } from "../live/client.ts";
@@ -135,7 +135,7 @@ export class Resource<T> {
         this.data.value = { value, at: serverNow(), epoch };
         this.error.value = null;
       } catch (error) {
-        const failure = error instanceof ApiError ? error : new ApiError(0, String(error));
+        const failure = toApiError(error);
         const before = this.data.peek();
         this.error.value = failure;
         // What is shown may be wrong by now; only a reading that succeeds says what holds.

@@ -1,7 +1,7 @@
 // Who uses the page and what they may do.
 
 import { signal } from "@preact/signals";
-import { ApiError, get, post, whenUnauthenticated } from "../api/client.ts";
+import { type ApiError, get, post, toApiError, whenUnauthenticated } from "../api/client.ts";
 import type { Scope, Session } from "../api/types.ts";
 import { pageVersion } from "../base/page.ts";
 import { connection, onEpoch, startStream } from "../live/client.ts";
@@ -60,7 +60,7 @@ async function load(): Promise<void> {
       if (before.state !== "in") startStream();
     }
   } catch (error) {
-    const failure = error instanceof ApiError ? error : new ApiError(0, String(error));
+    const failure = toApiError(error);
     if (failure.status === 401) session.value = { state: "login", session: null, hasEnded: before.state === "in" };
     else if (before.state !== "in") session.value = { state: "unreachable", error: failure };
   }

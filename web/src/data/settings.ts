@@ -1,7 +1,7 @@
 // What administrators read and change: config, keys, audit log, backups.
 
 import { signal } from "@preact/signals";
-import { ApiError, get, post, remove, segment, withQuery } from "../api/client.ts";
+import { type ApiError, get, post, remove, segment, toApiError, withQuery } from "../api/client.ts";
 import type { AuditEntry, Backup, ConfigErrorItem, ConfigValue, CreatedKey, Page, ReloadReport as Report, Scope } from "../api/types.ts";
 import { serverNow } from "../base/clock.ts";
 import { info } from "./facts.ts";
@@ -29,7 +29,7 @@ export async function reload(): Promise<void> {
     lastReload.value = { report, at: serverNow(), problems: [] };
     await Promise.all([config.read(), info.read()]);
   } catch (failure) {
-    const error = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+    const error = toApiError(failure);
     const problems = error.code === "config_invalid" ? error.problem?.errors : null;
     lastReload.value = { error, at: serverNow(), problems: (problems ?? []) as unknown as ConfigErrorItem[] };
   }

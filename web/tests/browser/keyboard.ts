@@ -112,6 +112,11 @@ describe("keyboard", { concurrency: 1 }, () => {
       await visible(page.getByText("6 tools"));
       for (const key of ["j", "j", "k"]) await page.keyboard.press(key);
       const name = (await page.locator(".long-row.selected .c-name").textContent())!;
+      // In another order the same tool stays chosen, wherever it is then.
+      await page.getByRole("columnheader", { name: "Name" }).getByRole("button").click();
+      await visible(page.locator("[aria-sort=descending]"));
+      assert.equal(await page.locator(".long-row.selected .c-name").textContent(), name);
+      await page.locator("#main").focus();
       await page.keyboard.press("Enter");
       await until("the tool to open", () => page.url().endsWith(`/ui/tools/${name}`));
     });

@@ -1,7 +1,7 @@
 // Makes a key from a preset or single scopes.
 
 import { useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
+import { type ApiError, toApiError } from "../../api/client.ts";
 import type { CreatedKey, Scope } from "../../api/types.ts";
 import { allScopes, createKey, type Preset, presets } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
@@ -24,7 +24,7 @@ export function NewKey({ close, done }: { close: () => void; done: (key: Created
       done(await createKey({ name: fields.name.trim(), expiresIn: fields.expiresIn.trim(), tenant: fields.tenant.trim() }, scopes));
       close();
     } catch (failure) {
-      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+      setError(toApiError(failure));
       setBusy(false);
     }
   };
