@@ -9,7 +9,7 @@ export const approvals = {
   older: "Older answers",
   unknown: "Approval not found",
   notification: "A call needs your approval",
-  deniesItself: "Denies itself in",
+  deniesItself: "Expires in",
   rule: "Rule",
   caller: "Asked by",
   inThread: "in the thread",

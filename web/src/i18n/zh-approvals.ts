@@ -11,7 +11,7 @@ export const approvals: Messages["approvals"] = {
   older: "更早的答复",
   unknown: "找不到审批",
   notification: "有调用需要您审批",
-  deniesItself: "自动拒绝倒计时",
+  deniesItself: "过期倒计时",
   rule: "规则",
   caller: "调用者",
   inThread: "会话",

@@ -55,7 +55,7 @@ describe("keys", { concurrency: 1 }, () => {
     assert.equal(store.prepare("DELETE FROM rows WHERE id LIKE 'login:%'").run().changes, 1);
     store.close();
     await own.run();
-    await visible(page.getByText("Your session has ended."));
+    await visible(page.getByText("Your login has ended."));
     await logIn(page, own.adminKey);
     await visible(page.locator("h1", { hasText: "clock" }));
     await close(opened);
@@ -78,7 +78,7 @@ describe("keys", { concurrency: 1 }, () => {
     const end = async () => {
       await context.clearCookies();
       await page.getByRole("link", { name: "Tools", exact: true }).click();
-      await visible(page.getByText("Your session has ended."));
+      await visible(page.getByText("Your login has ended."));
       await page.evaluate((path) => (history.pushState(null, "", path), dispatchEvent(new PopStateEvent("popstate"))), `/ui/approvals/${id}`);
     };
     await visible(page.getByRole("button", { name: "Deny…" }));
@@ -88,7 +88,7 @@ describe("keys", { concurrency: 1 }, () => {
     assert.equal(await reason.inputValue(), "typed by the first");
     assert.ok(await isFirstLoad());
     await server.api("DELETE", `/api/v1/keys/${first.id}`);
-    await visible(page.getByText("Your session has ended."));
+    await visible(page.getByText("Your login has ended."));
     const second = await server.key("second", ["tools:read"]);
     await logIn(page, second.key);
     await visible(page.locator(".account", { hasText: "second" }));
@@ -96,6 +96,7 @@ describe("keys", { concurrency: 1 }, () => {
     assert.equal(await isFirstLoad(), false);
     assert.equal(await page.getByText("typed by the first").count(), 0);
     assert.equal(await reason.count(), 0);
+    await server.api("POST", `/api/v1/approvals/${id}`, { outcome: "cancel" });
     await close(opened);
   });
 
@@ -146,7 +147,7 @@ describe("keys", { concurrency: 1 }, () => {
     const dialog = page.getByRole("dialog");
     await visible(dialog.getByText("vera"));
     await dialog.getByRole("button", { name: "Revoke" }).click();
-    await viewer.page.getByText("Your session has ended.").waitFor({ timeout: 2_000 });
+    await viewer.page.getByText("Your login has ended.").waitFor({ timeout: 2_000 });
     await close(viewer);
     await gone(page.locator("tr", { hasText: "vera" }));
     await close(boss);

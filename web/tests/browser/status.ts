@@ -22,7 +22,7 @@ describe("status", { concurrency: 1 }, () => {
       await line.getByRole("link", { name: "Why?" }).click();
       await visible(page.getByText("Not offered to models"));
       await visible(page.getByText("upstream_unreachable").first());
-      await visible(page.getByText("Offered on trial"));
+      await visible(page.getByText("On probation"));
       await server.call("flaky");
       await visible(page.getByText("Offered to models", { exact: true }));
       await page.getByRole("link", { name: "Overview" }).click();
