@@ -136,6 +136,7 @@ export const en = {
     inFlight: "In flight",
     queued: "In queue",
     approvalsWaiting: "Approvals waiting",
+    ofNode: "Calls, errors, latency, flight and queue are those of the node",
     toolsByStatus: "Tools by status",
   },
   charts: {

@@ -33,7 +33,6 @@ export const nodes: Messages["nodes"] = {
   differs: "配置不同",
   self: "此节点",
   maintainer: "负责维护",
-  one: "只有一个节点使用此存储。多个节点可以共用一个 Redis。",
-  docs: "文档",
+  one: "只有一个节点使用此存储。多个节点可以共用一个 Redis，方法见此版本的文档：",
   answer: { reloaded: "已重新加载", refused: "拒绝了配置", unanswered: "没有答复" },
 };

@@ -138,6 +138,7 @@ export const zh: Messages = {
     inFlight: "执行中",
     queued: "排队中",
     approvalsWaiting: "待审批",
+    ofNode: "调用、错误、延迟、进行中与排队均为此节点的数字：",
     toolsByStatus: "按状态统计工具",
   },
   charts: {

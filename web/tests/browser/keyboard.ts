@@ -104,6 +104,26 @@ describe("keyboard", { concurrency: 1 }, () => {
     });
   });
 
+  test("a list is where it was after Back", async () => {
+    await withPage(server, "/ui/tools", async ({ page }) => {
+      await page.setViewportSize({ width: 1280, height: 320 });
+      await visible(page.getByText("6 tools"));
+      const list = page.locator(".long-list");
+      await list.evaluate((element) => (element.scrollTop = 50));
+      const scrolled = () => list.evaluate((element) => element.scrollTop);
+      assert.equal(await scrolled(), 50);
+      await page.getByRole("link", { name: "notes" }).evaluate((link: HTMLElement) => link.click());
+      await visible(page.locator("h1", { hasText: "notes" }));
+      await page.goBack();
+      await until("the list to be where it was", async () => (await scrolled()) === 50);
+      // A new visit begins at the top.
+      await page.getByRole("link", { name: "Calls", exact: true }).click();
+      await page.getByRole("link", { name: "Tools", exact: true }).click();
+      await visible(page.getByText("6 tools"));
+      assert.equal(await scrolled(), 0);
+    });
+  });
+
   test("j, k and Enter move through the tools", async () => {
     await withPage(server, "/ui/", async ({ page }) => {
       await visible(page.getByRole("navigation", { name: "Pages" }));

@@ -190,9 +190,7 @@ function hubLines(): ComponentChildren[] {
   if (!facts) return [];
   const lines: ComponentChildren[] = [];
   if (facts.stuck > 0) {
-    const stuck = (tools.data.value?.value ?? []).filter(({ stats }) => stats.stuck > 0).slice(0, maxLines);
-    const detail = <>{t.stuckText}{stuck.map(({ name }) => <span key={name}> · <a href={address.tool(name)}><Code text={name} limit={80} /></a></span>)}</>;
-    lines.push(<Line key="stuck" icon="clock" tone="bad" title={t.stuck(facts.stuck)} detail={detail} actions={<a class="button" href={address.tools("sort=-inFlight")}>{t.showTools}</a>} />);
+    lines.push(<Line key="stuck" icon="clock" tone="bad" title={t.stuck(facts.stuck)} detail={t.stuckText} actions={<a class="button" href={address.tools("sort=-inFlight")}>{t.showTools}</a>} />);
   }
   if (facts.clockJump) {
     lines.push(
