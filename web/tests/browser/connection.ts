@@ -159,10 +159,12 @@ describe("connection", { concurrency: 1 }, () => {
     await server.stop();
   });
 
-  test("behind a proxy with a path prefix everything works below the prefix", async () => {
+  test("behind a proxy with a path prefix everything works below the prefix", async (context) => {
     const port = await freePort();
     const server = await TestServer.start({ publicUrl: `http://127.0.0.1:${port}/hub` });
     const proxy = await startProxy(server.url, "/hub", undefined, port);
+    // An open one keeps the suite from ending.
+    context.after(() => proxy.close());
     const opened = await open(proxy, "/hub/ui/");
     const { page } = opened;
     await visible(page.getByText("Nothing needs your attention."));
@@ -174,7 +176,6 @@ describe("connection", { concurrency: 1 }, () => {
     await server.ask("dangerous", { folder: "/tmp/x" }, "prefixed");
     await until("the title to count", async () => (await page.title()).startsWith("(1) "));
     await close(opened);
-    proxy.close();
     await server.stop();
   });
 
