@@ -88,7 +88,7 @@ describe("keys", { concurrency: 1 }, () => {
     assert.equal(await reason.inputValue(), "typed by the first");
     assert.ok(await isFirstLoad());
     await server.api("DELETE", `/api/v1/keys/${first.id}`);
-    await visible(page.getByText("Your login has ended."));
+    await page.getByText("Your login has ended.").waitFor({ timeout: 15_000 });
     const second = await server.key("second", ["tools:read"]);
     await logIn(page, second.key);
     await visible(page.locator(".account", { hasText: "second" }));
