@@ -6,6 +6,7 @@ import { type Resource, useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { useKeys } from "../../ui/keyboard.ts";
+import { LongList } from "../../ui/long-list.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address, go, route } from "../../ui/router.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
@@ -65,10 +66,11 @@ function List<T>({ of, read, view, id }: ListProps<T>) {
   const t = texts.value.approvals;
   useResource(of);
   const list = of.data.value ? read(of.data.value.value) : [];
+  const query = view === "answered" ? "?view=answered" : "";
   const move = (step: number) => {
     const at = list.findIndex((approval) => approval.id === id);
     const next = list[at < 0 ? (step > 0 ? 0 : list.length - 1) : Math.max(0, Math.min(list.length - 1, at + step))];
-    if (next) go(`${address.approval(next.id)}${view === "answered" ? "?view=answered" : ""}`);
+    if (next) go(address.approval(next.id) + query);
   };
   useKeys({ j: () => move(1), k: () => move(-1) });
   return (
@@ -82,26 +84,15 @@ function List<T>({ of, read, view, id }: ListProps<T>) {
           />
         ) : (
           <div>
-            <ul class="approval-list">
-              {list.map((approval) => (
-                <li key={approval.id}>
-                  <a href={`${address.approval(approval.id)}${view === "answered" ? "?view=answered" : ""}`} aria-current={approval.id === id ? "true" : undefined}>
-                    <span class="approval-line">
-                      <span class="ellipsis grow">
-                        <Code text={approval.tool} limit={64} />
-                      </span>
-                      {approval.state === "pending" ? <Countdown until={approval.expiresAt} /> : <ApprovalBadge state={approval.state} />}
-                    </span>
-                    <span class="approval-line quiet">
-                      <span class="ellipsis grow">
-                        <Raw text={approval.threadId ?? approval.caller} limit={64} />
-                      </span>
-                      <Ago at={approval.answer?.at ?? approval.askedAt} />
-                    </span>
-                  </a>
-                </li>
-              ))}
-            </ul>
+            <LongList
+              label={t.view[view]}
+              class="approval-list"
+              items={list}
+              columns={[{ name: "approval", title: t.tool, cell: (approval) => <Row approval={approval} isCurrent={approval.id === id} query={query} /> }]}
+              keyOf={idOf}
+              selected={list.findIndex((approval) => approval.id === id)}
+              row={rowHeight}
+            />
             {view === "answered" && recent.data.value?.value.nextCursor && (
               <div class="list-end">
                 <ActButton act={() => recent.more(() => true)}>{t.older}</ActButton>
@@ -111,5 +102,28 @@ function List<T>({ of, read, view, id }: ListProps<T>) {
         )
       }
     </Loaded>
+  );
+}
+
+/** The style sheet says the same. */
+const rowHeight = 56;
+const idOf = ({ id }: Approval): string => id;
+
+function Row({ approval, isCurrent, query }: { approval: Approval; isCurrent: boolean; query: string }) {
+  return (
+    <a href={address.approval(approval.id) + query} aria-current={isCurrent ? "true" : undefined}>
+      <span class="approval-line">
+        <span class="ellipsis grow">
+          <Code text={approval.tool} limit={64} />
+        </span>
+        {approval.state === "pending" ? <Countdown until={approval.expiresAt} /> : <ApprovalBadge state={approval.state} />}
+      </span>
+      <span class="approval-line quiet">
+        <span class="ellipsis grow">
+          <Raw text={approval.threadId ?? approval.caller} limit={64} />
+        </span>
+        <Ago at={approval.answer?.at ?? approval.askedAt} />
+      </span>
+    </a>
   );
 }
