@@ -3,7 +3,7 @@ import { linePath, pointsPath } from "../src/base/line-path.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { diffLines } from "../src/base/diff.ts";
-import { bytes, countdown, duration, number, percent } from "../src/base/format.ts";
+import { bytes, countdown, duration, knownZone, number, percent } from "../src/base/format.ts";
 import { parseObject, schemaFields, schemaType } from "../src/base/json.ts";
 import { closest, search } from "../src/base/match.ts";
 import { SseParser } from "../src/base/sse.ts";
@@ -89,4 +89,8 @@ test("a line has gaps where nothing is known, and a point where one value stands
   const [x, y] = [(index: number) => index * 10, (value: number) => value];
   assert.equal(linePath(values, x, y), "M0.0 1.0L10.0 2.0M30.0 3.0");
   assert.equal(pointsPath(values, x, y), "M30.0 3.0h0");
+});
+
+test("a stored time zone that no browser knows is left out", () => {
+  assert.deepEqual(["Asia/Shanghai", "UTC", "Mars/Base", "", null].map(knownZone), ["Asia/Shanghai", "UTC", "", "", ""]);
 });

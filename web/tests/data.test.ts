@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Call, CallSeries, Key, Run, Tool } from "../src/api/types.ts";
 import { withQuery } from "../src/api/client.ts";
-import { expiringKeys, failedRuns, readDropped } from "../src/data/facts.ts";
+import { expiringKeys, failedRuns, keyCommand, readDropped } from "../src/data/facts.ts";
 import { PagedResource } from "../src/data/paged.ts";
 import { countNew, filterQuery, readCallFilter, reportsCalls } from "../src/data/calls.ts";
 import { linesOf } from "../src/data/series.ts";
@@ -85,8 +85,8 @@ test("a line has gaps where nothing was counted", () => {
 });
 
 test("dropped records are summed over labels", () => {
-  const metrics = 'toolhub_events_dropped_total{to="a"} 2\ntoolhub_events_dropped_total{to="b"} 3\ntoolhub_journal_dropped_total 4\n# HELP toolhub_journal_dropped_total x\n';
-  assert.deepEqual(readDropped(metrics), { events: 5, records: 4, lostCommits: 0 });
+  const metrics = 'toolhub_journal_dropped_total{of="a"} 2\ntoolhub_journal_dropped_total{of="b"} 3\ntoolhub_store_lost_commits_total 4\n# HELP toolhub_journal_dropped_total x\n';
+  assert.deepEqual(readDropped(metrics), { records: 5, lostCommits: 4 });
 });
 
 test("failed runs of a day and keys that expire within a week want attention", () => {
@@ -95,6 +95,12 @@ test("failed runs of a day and keys that expire within a week want attention", (
   assert.equal(failedRuns([run("failed", "2026-01-09T12:00:00Z"), run("failed", "2026-01-01T00:00:00Z"), run("completed", "2026-01-09T12:00:00Z")], now).length, 1);
   const key = (expiresAt: string | null) => ({ expiresAt }) as Key;
   assert.equal(expiringKeys([key("2026-01-12T00:00:00Z"), key("2026-03-01T00:00:00Z"), key("2026-01-09T00:00:00Z"), key(null)], now).length, 1);
+});
+
+test("the command for a key that expires makes one that may do the same", () => {
+  const key = (scopes: Key["scopes"], tenant: string) => keyCommand({ scopes, tenant });
+  assert.equal(key(["tools:read", "approvals:write"], "acme"), "toolhub keys create NAME --scope tools:read --scope approvals:write --tenant acme");
+  assert.equal(key(["admin"], "default"), "toolhub keys create NAME --scope admin");
 });
 
 test("a report of a second is read whatever it lacks", () => {

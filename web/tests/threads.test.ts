@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Call, Run } from "../src/api/types.ts";
 import { stepsOf, timelineLength } from "../src/data/run-steps.ts";
-import { fits } from "../src/data/runs.ts";
-import { fitsPatterns } from "../src/data/threads.ts";
+import { runs } from "../src/data/facts.ts";
+import { newestRuns } from "../src/data/runs.ts";
+import { fitsPatterns, threadOf } from "../src/data/threads.ts";
 
 const at = (ms: number) => new Date(Date.UTC(2026, 0, 1) + ms).toISOString();
 
@@ -42,11 +43,16 @@ test("the timeline of a call is as long as its last step, or goes on until now",
   assert.equal(timelineLength(record({ timeline, endedAt: null }), Date.parse(at(1022))), 1000);
 });
 
-test("runs are selected by whether they are open, or by their status", () => {
-  assert.ok(fits(run({ status: "waiting" }), "open"));
-  assert.ok(!fits(run({}), "open"));
-  assert.ok(fits(run({ status: "failed" }), "failed"));
-  assert.ok(fits(run({}), ""));
+test("the server selects runs by their status, also those that failed, so that any number of others may be newer", async (context) => {
+  const paths: string[] = [];
+  context.mock.method(globalThis, "fetch", (url: string) => (paths.push(url), Promise.resolve(Response.json({ items: [run({ status: "failed" })] }))));
+  const list = newestRuns("", "open");
+  await list.read();
+  await newestRuns("t 1", "failed").read();
+  await newestRuns("", "").read();
+  await runs.read();
+  assert.deepEqual(paths, ["/api/v1/runs?status=open&limit=100", "/api/v1/threads/t%201/runs?status=failed&limit=100", "/api/v1/runs?limit=100", "/api/v1/runs?status=failed&limit=100"]);
+  assert.equal(runs.data.peek()?.value.length, 1);
 });
 
 test("tools of an agent are names and globs; without any it has all tools", () => {
@@ -54,4 +60,30 @@ test("tools of an agent are names and globs; without any it has all tools", () =
   assert.ok(fitsPatterns("web.read", ["web.*"]));
   assert.ok(!fitsPatterns("webXread", ["web.*"]));
   assert.ok(!fitsPatterns("web", []));
+});
+
+test("direct calls of a thread are found behind the calls of its runs, and it is said when older ones were not read", async (context) => {
+  const made = (length: number, direct: number) => Array.from({ length }, (_, at) => ({ id: `call_${at}`, runId: at === direct ? null : "run_1", status: "success", startedAt: String(at) }));
+  let all = made(400, 350);
+  let requests = 0;
+  context.mock.method(globalThis, "fetch", (url: string) => {
+    const { pathname, searchParams: asked } = new URL(url, "http://server");
+    const from = Number(asked.get("cursor") ?? 0);
+    const to = from + Number(asked.get("limit"));
+    requests++;
+    const items = pathname === "/api/v1/calls" ? all.slice(from, to) : [];
+    return Promise.resolve(Response.json({ items, nextCursor: items.length > 0 && to < all.length ? String(to) : null }));
+  });
+  const found = async (thread: ReturnType<typeof threadOf>) => {
+    requests = 0;
+    await thread.read();
+    const { calls, hasOlderCalls } = thread.data.peek()!.value;
+    return { ids: calls.map(({ id }) => id), hasOlderCalls, pages: requests - 2 };
+  };
+  const thread = threadOf("t");
+  assert.deepEqual(await found(thread), { ids: ["call_350"], hasOlderCalls: false, pages: 2 });
+  all = [{ id: "new", runId: null, status: "success", startedAt: "9" }, ...all];
+  assert.deepEqual(await found(thread), { ids: ["call_350", "new"], hasOlderCalls: false, pages: 1 });
+  all = made(3_000, -1);
+  assert.deepEqual(await found(threadOf("t")), { ids: [], hasOlderCalls: true, pages: 5 });
 });

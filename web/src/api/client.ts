@@ -22,6 +22,9 @@ export class ApiError extends Error {
   }
 }
 
+/** What was thrown, as a failure that can be shown. */
+export const toApiError = (thrown: unknown): ApiError => (thrown instanceof ApiError ? thrown : new ApiError(0, String(thrown)));
+
 let language = "en";
 let onUnauthenticated: () => void = () => {};
 

@@ -3,8 +3,17 @@
 import { signal } from "@preact/signals";
 import { stored } from "./storage.ts";
 
+/** A zone that the browser knows, else "": a stored one may be from another browser or changed by hand. */
+export function knownZone(zone: string | null): string {
+  try {
+    return zone && new Intl.DateTimeFormat("en", { timeZone: zone }) ? zone : "";
+  } catch {
+    return "";
+  }
+}
+
 /** An IANA time zone, or "" for the browser's. */
-export const timeZone = signal(stored("timeZone") ?? "");
+export const timeZone = signal(knownZone(stored("timeZone")));
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 

@@ -3,6 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { get, getAll, post, remove, segment, withQuery } from "../api/client.ts";
 import type { AnswerBody, Approval, Call, Grant, HubEvent, Message, Page } from "../api/types.ts";
+import { PagedResource } from "./paged.ts";
 import { Resource } from "./resource.ts";
 
 const changesApprovals = ({ event }: HubEvent): boolean => event.startsWith("approval.");
@@ -15,11 +16,20 @@ export const pending = new Resource<Approval[]>(
 
 export const pendingCount = computed(() => pending.data.value?.value.length ?? 0);
 
-/** The last approvals of any state, newest first. */
-export const recent = new Resource<Approval[]>(
-  async () => (await get<Page<Approval>>("/api/v1/approvals?limit=100")).items.filter((approval) => approval.state !== "pending"),
-  { changes: changesApprovals },
-);
+/** The most that the server gives at once. */
+const partSize = 500;
+
+/** Approvals that no longer wait, newest first. Any number of newer ones may wait, so those are read in larger parts. */
+export const answered = (): PagedResource<Approval> =>
+  new PagedResource(
+    async (limit, cursor) => {
+      const page = await get<Page<Approval>>(withQuery("/api/v1/approvals", { limit: cursor ? partSize : limit, cursor }));
+      return { ...page, items: page.items.filter((approval) => approval.state !== "pending") };
+    },
+    { changes: changesApprovals },
+  );
+
+export const recent = answered();
 
 export const grants = new Resource<Grant[]>(() => getAll<Grant>("/api/v1/grants"), {
   changes: (event) => event.event === "approval.resolved" || event.event === "config.reloaded",

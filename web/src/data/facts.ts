@@ -13,9 +13,9 @@ export const servers = new Resource<McpServer[]>(() => getAll("/api/v1/mcp-serve
 
 export const nodes = new Resource<Node[]>(() => getAll("/api/v1/nodes"), { changes: is("node.*", "config.reloaded"), everyMs: 30_000 });
 
-/** The newest runs, of which the failed ones of a day want attention. */
-export const runs = new Resource<Run[]>(async () => (await get<Page<Run>>(withQuery("/api/v1/runs", { limit: 100 }))).items, {
-  changes: is("run.completed", "run.failed"),
+/** The newest failed runs, of which those of a day want attention. */
+export const runs = new Resource<Run[]>(async () => (await get<Page<Run>>(withQuery("/api/v1/runs", { status: "failed", limit: 100 }))).items, {
+  changes: is("run.failed"),
 });
 
 export const failedRuns = (list: readonly Run[], now: number): Run[] => list.filter((run) => run.status === "failed" && now - Date.parse(run.startedAt) < day);
@@ -26,8 +26,11 @@ export const keys = new Resource<Key[]>(() => getAll("/api/v1/keys"), { everyMs:
 export const expiringKeys = (list: readonly Key[], now: number): Key[] =>
   list.filter((key) => key.expiresAt && Date.parse(key.expiresAt) > now && Date.parse(key.expiresAt) - now < 7 * day);
 
+/** The command that makes a key like this one, with another name and end. */
+export const keyCommand = ({ scopes, tenant }: Pick<Key, "scopes" | "tenant">): string =>
+  ["toolhub keys create NAME", ...scopes.map((scope) => `--scope ${scope}`), ...(tenant && tenant !== "default" ? [`--tenant ${tenant}`] : [])].join(" ");
+
 export interface Dropped {
-  events: number;
   records: number;
   lostCommits: number;
 }
@@ -40,7 +43,6 @@ export function readDropped(metrics: string): Dropped {
     return total;
   };
   return {
-    events: sum("toolhub_events_dropped_total"),
     records: sum("toolhub_journal_dropped_total"),
     lostCommits: sum("toolhub_store_lost_commits_total"),
   };

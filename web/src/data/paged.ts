@@ -37,7 +37,8 @@ export class PagedResource<T extends { id: string }> extends Resource<Rows<T>> {
     for (let page = 0; page < 5; page++) {
       const before = this.data.peek()?.value;
       if (!begun || !before?.nextCursor || before.items.slice(begun.items.length).some(fits)) return;
-      if (this.wanted < maxLive) this.wanted += pageSize;
+      // A part may have been more than was asked for.
+      if (this.wanted < maxLive) this.wanted = Math.min(maxLive, Math.max(this.wanted, before.items.length) + pageSize);
       else await this.readRest(before);
       await this.read();
       if (this.error.peek()) throw this.error.peek();

@@ -5,7 +5,7 @@
 
 import { type ReadonlySignal, type Signal, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { ApiError } from "../api/client.ts";
+import { type ApiError, toApiError } from "../api/client.ts";
 import type { HubEvent } from "../api/types.ts";
 import { serverNow } from "../base/clock.ts";
 import { connection, onEvent } from "../live/client.ts";
@@ -100,12 +100,18 @@ export class Resource<T> {
     };
     document.addEventListener("visibilitychange", onVisible);
     this.ends.push(() => document.removeEventListener("visibilitychange", onVisible));
+    let isFirst = true;
     this.ends.push(
       // While the stream is being opened, reading waits: what is read before could change unseen.
       effect(() => {
         const current = connection.value;
         if (current.state === "connecting") return;
-        if (current.state === "live" || this.data.peek() === null) void this.read();
+        // A connection that was only silent for a while has missed nothing.
+        const isAsBefore = !isFirst && current.state === "live" && this.data.peek()?.epoch === current.epoch;
+        isFirst = false;
+        if (isAsBefore) return;
+        // Without events the value may have changed unseen, too.
+        if (current.state !== "lost" || this.data.peek() === null) void this.read();
       }),
     );
     if (changes) this.ends.push(onEvent((event) => changes(event) && soon()));
@@ -129,7 +135,7 @@ export class Resource<T> {
         this.data.value = { value, at: serverNow(), epoch };
         this.error.value = null;
       } catch (error) {
-        const failure = error instanceof ApiError ? error : new ApiError(0, String(error));
+        const failure = toApiError(error);
         const before = this.data.peek();
         this.error.value = failure;
         // What is shown may be wrong by now; only a reading that succeeds says what holds.
@@ -154,7 +160,8 @@ export function isOld(snapshot: Snapshot<unknown> | null): boolean {
   if (!snapshot) return false;
   if (snapshot.epoch < 0) return true;
   if (current.state === "live") return snapshot.epoch !== current.epoch && snapshot.epoch !== 0;
-  return current.state === "lost";
+  // Without events, what was read with them may be out of date.
+  return current.state === "lost" || (current.state === "refused" && snapshot.epoch !== 0);
 }
 
 /** Keeps a resource up to date while the component is shown. */

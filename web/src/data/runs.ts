@@ -14,11 +14,10 @@ export const isOpen = (run: Run): boolean => run.status === "running" || run.sta
 /** Which runs a list shows: all, those that have not ended, or those with a status. */
 export const runFilters = ["", "open", "failed", "completed", "cancelled"] as const satisfies ("" | "open" | RunStatus)[];
 export type RunFilter = (typeof runFilters)[number];
-export const fits = (run: Run, filter: RunFilter): boolean => filter === "" || (filter === "open" ? isOpen(run) : run.status === filter);
 
-/** The newest runs, of all threads or of one. */
-export const newestRuns = (threadId: string): PagedResource<Run> =>
-  new PagedResource((limit, cursor) => get(withQuery(threadId ? `/api/v1/threads/${segment(threadId)}/runs` : "/api/v1/runs", { limit, cursor })), {
+/** The newest runs that the filter selects, of all threads or of one. */
+export const newestRuns = (threadId: string, status: RunFilter): PagedResource<Run> =>
+  new PagedResource((limit, cursor) => get(withQuery(threadId ? `/api/v1/threads/${segment(threadId)}/runs` : "/api/v1/runs", { status, limit, cursor })), {
     changes: ({ event }) => /^(run|approval)\./.test(event),
     everyMs: 10_000,
   });

@@ -1,7 +1,7 @@
 // Who uses the page and what they may do.
 
 import { signal } from "@preact/signals";
-import { ApiError, get, post, whenUnauthenticated } from "../api/client.ts";
+import { type ApiError, get, post, toApiError, whenUnauthenticated } from "../api/client.ts";
 import type { Scope, Session } from "../api/types.ts";
 import { pageVersion } from "../base/page.ts";
 import { connection, onEpoch, startStream } from "../live/client.ts";
@@ -29,10 +29,29 @@ export function has(feature: string): boolean {
   return current.state === "in" && current.session.features.includes(feature);
 }
 
+/** Who used the page last. What it has read and what was typed is theirs. */
+let user: Session | null = null;
+
+const sameScopes = (one: Session, other: Session): boolean => one.scopes.length === other.scopes.length && one.scopes.every((scope) => other.scopes.includes(scope));
+const isSameUser = (one: Session, other: Session): boolean => one.local === other.local && one.tenant === other.tenant && one.caller === other.caller;
+
+/** Whether the page must begin anew: somebody else uses it, or the login after another has other scopes. */
+function mustBeginAnew(before: SessionState, found: Session): boolean {
+  return user !== null && (!isSameUser(user, found) || (before.state === "login" && !sameScopes(user, found)));
+}
+
 async function load(): Promise<void> {
   const before = session.peek();
   try {
     const found = await get<Session>("/ui/session");
+    if (!found.loginNeeded) {
+      if (mustBeginAnew(before, found)) {
+        // Nothing of what is known may be shown until the page is loaded again.
+        session.value = { state: "loading" };
+        return location.reload();
+      }
+      user = found;
+    }
     newVersion.value = pageVersion === "dev" || found.uiVersion === pageVersion ? null : found.version;
     if (found.loginNeeded) session.value = { state: "login", session: found, hasEnded: before.state === "in" };
     else {
@@ -41,7 +60,7 @@ async function load(): Promise<void> {
       if (before.state !== "in") startStream();
     }
   } catch (error) {
-    const failure = error instanceof ApiError ? error : new ApiError(0, String(error));
+    const failure = toApiError(error);
     if (failure.status === 401) session.value = { state: "login", session: null, hasEnded: before.state === "in" };
     else if (before.state !== "in") session.value = { state: "unreachable", error: failure };
   }

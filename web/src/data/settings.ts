@@ -1,12 +1,12 @@
 // What administrators read and change: config, keys, audit log, backups.
 
 import { signal } from "@preact/signals";
-import { ApiError, get, post, remove, segment, withQuery } from "../api/client.ts";
+import { type ApiError, get, post, remove, segment, toApiError, withQuery } from "../api/client.ts";
 import type { AuditEntry, Backup, ConfigErrorItem, ConfigValue, CreatedKey, Page, ReloadReport as Report, Scope } from "../api/types.ts";
 import { serverNow } from "../base/clock.ts";
+import { info } from "./facts.ts";
 import { PagedResource } from "./paged.ts";
 import { Resource } from "./resource.ts";
-import { noteReload } from "./restarts.ts";
 
 export const config = new Resource<Page<ConfigValue & { id: string }>>(
   async () => ({ items: (await get<Page<ConfigValue>>("/api/v1/config?origins=true")).items.map((item) => ({ ...item, id: item.key })) }),
@@ -26,12 +26,10 @@ export const lastReload = signal<Reloaded | null>(null);
 export async function reload(): Promise<void> {
   try {
     const report = await post<Report>("/api/v1/reload");
-    const at = serverNow();
-    noteReload(new Date(at).toISOString(), report.needsRestart);
-    lastReload.value = { report, at, problems: [] };
-    await config.read();
+    lastReload.value = { report, at: serverNow(), problems: [] };
+    await Promise.all([config.read(), info.read()]);
   } catch (failure) {
-    const error = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+    const error = toApiError(failure);
     const problems = error.code === "config_invalid" ? error.problem?.errors : null;
     lastReload.value = { error, at: serverNow(), problems: (problems ?? []) as unknown as ConfigErrorItem[] };
   }

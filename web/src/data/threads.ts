@@ -2,7 +2,7 @@
 
 import { get, getAll, post, remove, segment, withQuery } from "../api/client.ts";
 import type { Agent, Call, ContextInfo, Explanation, HubEvent, Instance, Message, Page, Run, Thread, ToolStatus } from "../api/types.ts";
-import { reportsCalls } from "./calls.ts";
+import { hasEnded, reportsCalls } from "./calls.ts";
 import { PagedResource } from "./paged.ts";
 import { Resource } from "./resource.ts";
 import { isOpen } from "./runs.ts";
@@ -17,7 +17,10 @@ const concerns = (id: string) => (event: HubEvent): boolean => event.threadId ==
 export const newestThreads = (q: string): PagedResource<Thread> =>
   new PagedResource((limit, cursor) => get(withQuery("/api/v1/threads", { order: "active", q, limit, cursor })), { changes: changesThreads, everyMs: 10_000 });
 
-/** For the search dialog, and for names close to an unknown one. */
+/** Threads with a text in their id, whenever they were active. */
+export const searchThreads = async (q: string): Promise<Thread[]> => (await get<Page<Thread>>(withQuery("/api/v1/threads", { order: "active", q, limit: 5 }))).items;
+
+/** For names close to an unknown one. */
 export const recentThreads = newestThreads("");
 
 export const agents = new Resource<Agent[]>(() => getAll("/api/v1/agents"), { changes: ({ event }) => event === "config.reloaded" });
@@ -38,10 +41,42 @@ export interface ThreadView {
   runs: Run[];
   /** The newest calls that no run made, oldest first. */
   calls: Call[];
+  /** Whether older calls were not read, of which some may be direct ones. */
+  hasOlderCalls: boolean;
+}
+
+/** Direct calls may stand behind many calls of runs, so further pages are read until there are some. */
+const maxCallPages = 5;
+const enoughCalls = 20;
+
+/** Reads the direct calls of a thread. Later, only pages with calls that are new or had not ended are read again. */
+function directCallsOf(id: string): () => Promise<Pick<ThreadView, "calls" | "hasOlderCalls">> {
+  const known = new Map<string, Call>();
+  let seen = new Set<string>();
+  let hasOlderCalls = false;
+  return async () => {
+    const read = new Set<string>();
+    let cursor: string | null | undefined;
+    for (let page = 0; page < maxCallPages; page++) {
+      const answer: Page<Call> = await get(withQuery("/api/v1/calls", { threadId: id, view: "short", limit: page === 0 ? pageSize : 500, cursor }));
+      for (const call of answer.items) {
+        read.add(call.id);
+        if (!call.runId) known.set(call.id, call);
+      }
+      cursor = answer.nextCursor;
+      const isOpen = [...known.values()].some((call) => !read.has(call.id) && !hasEnded(call));
+      if (!isOpen && answer.items.some((call) => seen.has(call.id))) break;
+      hasOlderCalls = Boolean(cursor);
+      if (!cursor || (!isOpen && known.size >= enoughCalls)) break;
+    }
+    seen = read;
+    return { calls: [...known.values()].sort((one, other) => one.startedAt.localeCompare(other.startedAt)), hasOlderCalls };
+  };
 }
 
 /** A thread as it is shown. Messages are only added, so those of whole pages are not read again. */
 export function threadOf(id: string): Resource<ThreadView> {
+  const directCalls = directCallsOf(id);
   let known: Message[] = [];
   let cursor: string | null = null;
   const readMessages = async (): Promise<Message[]> => {
@@ -54,12 +89,12 @@ export function threadOf(id: string): Resource<ThreadView> {
   };
   const resource: Resource<ThreadView> = new Resource(
     async () => {
-      const [messages, runs, calls] = await Promise.all([
+      const [messages, runs, direct] = await Promise.all([
         readMessages(),
         get<Page<Run>>(withQuery(path(id, "/runs"), { limit: 5 })),
-        get<Page<Call>>(withQuery("/api/v1/calls", { threadId: id, view: "short", limit: pageSize })),
+        directCalls(),
       ]);
-      return { messages, runs: runs.items, calls: calls.items.filter(({ runId }) => !runId).reverse() };
+      return { messages, runs: runs.items, ...direct };
     },
     // A run that waits goes on without an event when the result of an external call arrives.
     { changes: (event) => concerns(id)(event) || (event.event === "metrics.tick" && (reportsCalls(event) || (resource.data.peek()?.value.runs.some(isOpen) ?? false))) },

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { HubEvent } from "../api/types.ts";
-import { serverNow } from "../base/clock.ts";
+import { now, serverNow } from "../base/clock.ts";
 import { connection, onEvent } from "../live/client.ts";
 import { isOld, type Snapshot } from "./resource.ts";
 
@@ -22,7 +22,15 @@ const maxTicks = 60;
 export const ticks = signal<readonly (Tick | null)[]>([]);
 export const lastTick = signal<Snapshot<Tick> | null>(null);
 
-export const isTickOld = (): boolean => isOld(lastTick.value);
+/** Reports come once a second; after three that are missing the last one does not say what holds now. */
+const freshMs = 4_000;
+/** When the last one arrived, by this machine's clock. */
+let heardAt = 0;
+
+export function isTickOld(): boolean {
+  void now.value;
+  return isOld(lastTick.value) || (lastTick.value !== null && Date.now() - heardAt > freshMs);
+}
 
 const numberOf = (value: unknown): number => (typeof value === "number" && Number.isFinite(value) ? value : 0);
 
@@ -50,6 +58,7 @@ export function watchTicks(): void {
     const seconds = lastTick.peek() ? Math.round((serverNow() - (lastTick.peek()?.at ?? 0)) / 1000) : 1;
     const gap = Array.from({ length: Math.min(maxTicks, Math.max(0, seconds - 2)) }, () => null);
     ticks.value = [...ticks.peek(), ...gap, tick].slice(-maxTicks);
+    heardAt = Date.now();
     lastTick.value = { value: tick, at: serverNow(), epoch: current.state === "live" ? current.epoch : 0 };
   });
 }

@@ -2,7 +2,7 @@
 
 import { computed } from "@preact/signals";
 import { ApiError, get, getAll, post, put, segment } from "../api/client.ts";
-import type { Explanation, HubEvent, Tool, ToolStatus, ToolStatusInfo } from "../api/types.ts";
+import type { Explanation, HubEvent, Tool, ToolStatus, ToolStatusInfo, WithheldThread } from "../api/types.ts";
 import { onEvent } from "../live/client.ts";
 import { Resource } from "./resource.ts";
 
@@ -11,8 +11,19 @@ const toolPath = (name: string): string => `/api/v1/tools/${segment(name)}`;
 const changesList = ({ event }: HubEvent): boolean =>
   event === "tool.registered" || event === "tool.unregistered" || event === "hub.cleared" || event === "config.reloaded";
 
+/** How often the list was asked for, and what was read singly since: it is newer than the list's answer, in which null has gone. */
+let listings = 0;
+const newer = new Map<string, Tool | null>();
+
+async function readList(): Promise<Tool[]> {
+  listings++;
+  newer.clear();
+  const list = await getAll<Tool>("/api/v1/tools");
+  return list.flatMap((tool) => (newer.has(tool.name) ? (newer.get(tool.name) ?? []) : tool));
+}
+
 /** Every tool, by name. The numbers of calls are read again at intervals, the statuses when they change. */
-export const tools = new Resource<Tool[]>(() => getAll<Tool>("/api/v1/tools"), { changes: changesList, everyMs: 20_000 });
+export const tools = new Resource<Tool[]>(readList, { changes: changesList, everyMs: 20_000 });
 
 /** More changed statuses at once than this are read as a whole list. */
 const maxSingleReads = 12;
@@ -47,14 +58,28 @@ async function readChanged(): Promise<void> {
   }, restAfterAll * (performance.now() - begun));
 }
 
+/** How often tools were read singly, and the last such reading of each that goes on. */
+let readings = 0;
+const lastReading = new Map<string, number>();
+
 async function readOne(name: string): Promise<void> {
+  const [listing, reading] = [listings, ++readings];
+  lastReading.set(name, reading);
+  // An answer that was asked for before another one may be older.
+  const isOvertaken = () => lastReading.get(name) !== reading || listings !== listing;
+  const take = (tool: Tool | null) => {
+    if (isOvertaken()) return;
+    newer.set(name, tool);
+    tools.set((list) => list.flatMap((other) => (other.name === name ? (tool ?? []) : other)));
+  };
   try {
-    const tool = await get<Tool>(toolPath(name));
-    tools.set((list) => list.map((other) => (other.name === name ? tool : other)));
+    take(await get<Tool>(toolPath(name)));
   } catch (error) {
-    if (error instanceof ApiError && error.status === 404) tools.set((list) => list.filter((other) => other.name !== name));
+    if (error instanceof ApiError && error.status === 404) take(null);
     // A list that cannot be read either turns grey: the status that changed is not the one that it shows.
     else void tools.read();
+  } finally {
+    if (lastReading.get(name) === reading) lastReading.delete(name);
   }
 }
 
@@ -69,6 +94,10 @@ export const statusCounts = computed(() => {
 });
 
 export const withheldTools = computed(() => (tools.data.value?.value ?? []).filter((tool) => tool.status !== "available"));
+
+/** In how many threads a tool is withheld because of what happened there, and some of them where they are known. */
+export const withheldCount = ({ withheldThreads: found }: Tool): number => (Array.isArray(found) ? found.length : (found ?? 0));
+export const withheldIn = ({ withheldThreads: found }: Tool): readonly WithheldThread[] => (Array.isArray(found) ? found : []);
 
 // What explains statuses: one answer per tool and thread, and when it was given, for the countdown.
 

@@ -45,7 +45,6 @@ export const calls = {
   gone: "The record of this call was deleted meanwhile, because its retention ended. This is what it held.",
   cancel: "Cancel the call",
   cancelled: "The call was asked to stop",
-  notStarted: "not started",
   effect: "Effect",
   effects: { none: "none: the outside world has not changed", done: "done: the outside world has changed", unknown: "unknown: the outside world may have changed" },
   ended: "Ended",

@@ -31,7 +31,6 @@ export const nodes = {
   differs: "other config",
   self: "this node",
   maintainer: "does maintenance",
-  one: "One node uses this store. Several nodes can share a Redis.",
-  docs: "Documentation",
+  one: "One node uses this store. Several nodes can share a Redis; the documentation of this version tells how:",
   answer: { reloaded: "has reloaded", refused: "refused its config", unanswered: "did not answer" },
 };

@@ -47,7 +47,6 @@ export const calls: Messages["calls"] = {
   gone: "此调用的记录已在保留期结束后删除。以下是它原来的内容。",
   cancel: "取消调用",
   cancelled: "已要求调用停止",
-  notStarted: "未开始",
   effect: "影响",
   effects: { none: "无：外部世界没有变化", done: "已发生：外部世界已变化", unknown: "未知：外部世界可能已变化" },
   ended: "结束",

@@ -6,8 +6,14 @@ import { SseParser } from "../base/sse.ts";
 import type { HubEvent } from "../api/types.ts";
 import type { Connection, FromStream } from "./protocol.ts";
 
-/** The server sends a comment every 15 s; a connection that is silent for longer than this is dead. */
-const silenceMs = 35_000;
+/** After this long without anything, reports of a second or others, the page says that the connection is lost. */
+const silenceMs = 6_000;
+/** Such a connection stays open for a while: a busy server goes on with it, and then nothing was missed. */
+const patienceMs = 9_000;
+/** A connection without reports of each second has a comment every 15 s; silent for longer than this it is dead, too. */
+const longestSilenceMs = 35_000;
+/** How long the server may take to begin. */
+const openingMs = 15_000;
 const firstDelayMs = 500;
 const longestDelayMs = 10_000;
 
@@ -60,13 +66,20 @@ export class EventStream {
 
   private async run(abort: AbortController): Promise<void> {
     let silence: ReturnType<typeof setTimeout> | undefined;
-    const heard = () => {
+    const endAfter = (ms: number) => (silence = setTimeout(() => abort.abort(), ms));
+    const heard = (hasTicks: boolean) => {
       clearTimeout(silence);
-      silence = setTimeout(() => abort.abort(), silenceMs);
+      const at = Date.now();
+      if (this.connection.state === "lost") this.set({ state: "live", epoch: this.epoch });
+      if (!hasTicks) return void endAfter(longestSilenceMs);
+      silence = setTimeout(() => {
+        this.set({ state: "lost", since: at, nextAttempt: Date.now() + patienceMs });
+        endAfter(patienceMs);
+      }, silenceMs);
     };
     let status = 0;
     try {
-      heard();
+      endAfter(openingMs);
       const headers: Record<string, string> = { accept: "text/event-stream" };
       if (this.lastId) headers["last-event-id"] = this.lastId;
       const response = await fetch(this.url, { headers, signal: abort.signal, credentials: "same-origin", cache: "no-store" });
@@ -85,18 +98,21 @@ export class EventStream {
     this.waitForNext();
   }
 
-  private async read(body: ReadableStream<Uint8Array>, heard: () => void): Promise<void> {
+  private async read(body: ReadableStream<Uint8Array>, heard: (hasTicks: boolean) => void): Promise<void> {
+    let hasTicks = false;
+    heard(hasTicks);
     const parser = new SseParser();
     const decoder = new TextDecoder();
     const reader = body.getReader();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      heard();
+      heard(hasTicks);
       for (const { id, event, data } of parser.feed(decoder.decode(value, { stream: true }))) {
         if (id !== null) this.lastId = id;
         const parsed = parseEvent(event, data);
         if (parsed === null) continue;
+        if (parsed.event === "metrics.tick" && !hasTicks) heard((hasTicks = true));
         // Events were missed: everything must be read again, as after a new connection.
         if (event === "stream.reset") this.set({ state: "live", epoch: ++this.epoch });
         else this.emit({ type: "event", event: parsed });

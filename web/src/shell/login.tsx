@@ -1,7 +1,7 @@
 // Asks for an API key.
 
 import { useState } from "preact/hooks";
-import { ApiError } from "../api/client.ts";
+import { type ApiError, toApiError } from "../api/client.ts";
 import { duration } from "../base/format.ts";
 import { login } from "../data/session.ts";
 import { texts } from "../i18n/index.ts";
@@ -19,7 +19,7 @@ export function Login({ hasEnded }: { hasEnded: boolean }) {
     setBusy(true);
     setError(null);
     login(key.trim())
-      .catch((failure: unknown) => setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure))))
+      .catch((failure: unknown) => setError(toApiError(failure)))
       .finally(() => setBusy(false));
   };
   return (

@@ -1,4 +1,4 @@
-// Notifications of the browser about approvals, while no tab of the page is in view.
+// Notifications of the browser about approvals, from each tab of the page that is not in view.
 
 import { signal } from "@preact/signals";
 import { plain, shorten } from "../base/text.ts";

@@ -7,7 +7,7 @@ import { search } from "../base/match.ts";
 import { pending } from "../data/approvals.ts";
 import { servers } from "../data/facts.ts";
 import { may } from "../data/session.ts";
-import { recentThreads } from "../data/threads.ts";
+import { searchThreads } from "../data/threads.ts";
 import { tools } from "../data/tools.ts";
 import { texts } from "../i18n/index.ts";
 import { Dialog } from "../ui/dialog.tsx";
@@ -32,9 +32,9 @@ export function Palette({ close }: { close: () => void }) {
   const list = useRef<HTMLUListElement>(null);
   // The lists stay as they are while the dialog is open: a result must not move under the cursor.
   useEffect(() => tools.use(), []);
-  useEffect(() => recentThreads.use(), []);
   useEffect(() => servers.use(), []);
-  const targets = findTargets(query.trim());
+  const threads = useThreads(query.trim());
+  const targets = findTargets(query.trim(), threads);
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [chosen]);
   const open = async (target: Target | undefined) => {
     if (!target) return;
@@ -88,7 +88,27 @@ export function Palette({ close }: { close: () => void }) {
   );
 }
 
-function findTargets(query: string): Target[] {
+/** The pause in typing after which the server is asked. */
+const pauseMs = 200;
+
+/** The ids of threads that fit. Those of a shorter query stay until the answer comes, as far as they fit. */
+function useThreads(query: string): readonly string[] {
+  const [found, setFound] = useState<readonly string[]>([]);
+  useEffect(() => {
+    if (!query) return;
+    let isOver = false;
+    const timer = setTimeout(() => {
+      searchThreads(query).then((list) => isOver || setFound(list.map(({ id }) => id)), () => undefined);
+    }, pauseMs);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
+  }, [query]);
+  return query ? found.filter((id) => id.toLowerCase().includes(query.toLowerCase())) : [];
+}
+
+function findTargets(query: string, threadIds: readonly string[]): Target[] {
   const all = texts.value;
   const byId = idTarget(query);
   if (byId) return [byId];
@@ -99,12 +119,14 @@ function findTargets(query: string): Target[] {
   const known = search(query, tools.data.value?.value ?? [], (tool) => tool.name, 20, (tool) => tool.description.slice(0, 300)).map(
     (tool): Target => ({ icon: "tools", name: tool.name, detail: all.status[tool.status], isRaw: true, open: () => go(address.tool(tool.name)) }),
   );
-  const threads = query ? search(query, recentThreads.data.value?.value.items ?? [], ({ id }) => id, 5).map(({ id }) => threadTarget(id)) : [];
+  const threads = threadIds.map(threadTarget);
+  // The id of a context is that of its thread and a name.
+  const context: Target[] = /^[^/\s]+\/[^/\s]+$/.test(query) && may("state:read") ? [{ icon: "state", name: query, detail: all.palette.context, isRaw: true, open: () => go(address.context(query)) }] : [];
   const found = search(query, servers.data.value?.value ?? [], (server) => server.name, 5).map(
     (server): Target => ({ icon: "servers", name: server.name, detail: all.attention.server, isRaw: true, open: () => go(address.server(server.name)) }),
   );
   const name = (target: Target) => target.name;
-  return [...search(query, pages, name, sections.length), ...search(query, waiting, name, 10), ...(query ? found : []), ...known, ...threads];
+  return [...search(query, pages, name, sections.length), ...search(query, waiting, name, 10), ...(query ? found : []), ...known, ...threads, ...context];
 }
 
 const threadTarget = (id: string): Target => ({ icon: "threads", name: id, detail: texts.value.palette.thread, isRaw: true, open: () => go(address.thread(id)) });

@@ -5,6 +5,7 @@ import { pendingCount } from "../data/approvals.ts";
 import { logout, may, session } from "../data/session.ts";
 import { texts } from "../i18n/index.ts";
 import { ActButton } from "../ui/button.tsx";
+import { Boundary } from "../ui/boundary.tsx";
 import { useCurrentInView } from "../ui/current-in-view.ts";
 import { Icon } from "../ui/icon.tsx";
 import { useKeys } from "../ui/keyboard.ts";
@@ -37,7 +38,11 @@ export function App() {
       </main>
     );
   }
-  return <Frame />;
+  return (
+    <Boundary of="">
+      <Frame />
+    </Boundary>
+  );
 }
 
 function Frame() {
@@ -77,7 +82,9 @@ function Frame() {
       <div class="content">
         <Bars />
         <main id="main" tabIndex={-1}>
-          <Page />
+          <Boundary of={route.value.path}>
+            <Page />
+          </Boundary>
         </main>
       </div>
       <Notices />

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { ApiError } from "../api/client.ts";
+import { type ApiError, toApiError } from "../api/client.ts";
 import { texts } from "../i18n/index.ts";
 import { ActButton } from "./button.tsx";
 import { Dialog } from "./dialog.tsx";
@@ -24,7 +24,7 @@ export function Confirm({ title, word, act, close, isDanger = true, disabled, ch
   const [error, setError] = useState<ApiError | null>(null);
   const run = () => {
     setError(null);
-    return act().then(close, (failure: unknown) => setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure))));
+    return act().then(close, (failure: unknown) => setError(toApiError(failure)));
   };
   return (
     <Dialog title={title} close={close}>

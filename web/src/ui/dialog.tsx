@@ -20,8 +20,17 @@ export function Dialog({ title, close, children, class: className = "" }: Props)
     dialog?.showModal();
     return () => dialog?.close();
   }, []);
+  // A text that is selected up to beyond the edge ends with a click there; only one that began there closes the dialog.
+  const isOutside = useRef(false);
   return (
-    <dialog ref={element} class={`dialog ${className}`} aria-labelledby="dialog-title" onCancel={close} onClick={(event) => event.target === element.current && close()}>
+    <dialog
+      ref={element}
+      class={`dialog ${className}`}
+      aria-labelledby="dialog-title"
+      onCancel={close}
+      onPointerDown={(event) => (isOutside.current = event.target === element.current)}
+      onClick={(event) => isOutside.current && event.target === element.current && close()}
+    >
       <div class="dialog-body">
         <div class="dialog-head">
           <h2 id="dialog-title">{title}</h2>

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { isReturned } from "./router.ts";
 import { windowOf } from "./window.ts";
 
 export interface Column<T> {
@@ -19,19 +20,28 @@ interface Props<T> {
   keyOf: (item: T) => string;
   selected: number;
   class: string;
+  /** How high a row is, where it is not as high as in other lists. */
+  row?: number;
 }
+
+/** How far lists were scrolled, by their address, for a person who comes back to it. */
+const positions = new Map<string, number>();
 
 /** Rows are this high; on a narrow screen they have two lines. The style sheet says the same. */
 const rowHeight = (): number => (matchMedia("(max-width: 720px)").matches ? 60 : 36);
 
-export function LongList<T>({ label, items, columns, keyOf, selected, class: className }: Props<T>) {
+export function LongList<T>({ label, items, columns, keyOf, selected, class: className, row = rowHeight() }: Props<T>) {
   const frame = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ scrolled: 0, height: 800, row: 36 });
+  const [address] = useState(() => `${location.pathname}${location.search} ${className}`);
   const measure = () => {
     const element = frame.current;
-    if (element) setView({ scrolled: element.scrollTop, height: element.clientHeight, row: rowHeight() });
+    if (!element) return;
+    positions.set(address, element.scrollTop);
+    setView({ scrolled: element.scrollTop, height: element.clientHeight, row });
   };
   useEffect(() => {
+    if (frame.current && isReturned()) frame.current.scrollTop = positions.get(address) ?? 0;
     measure();
     const observer = new ResizeObserver(measure);
     if (frame.current) observer.observe(frame.current);

@@ -1,7 +1,7 @@
 // Short messages about what a person did: that it worked, or why not.
 
 import { signal } from "@preact/signals";
-import { ApiError } from "../api/client.ts";
+import { type ApiError, toApiError } from "../api/client.ts";
 import { texts } from "../i18n/index.ts";
 import { Icon } from "./icon.tsx";
 import { Raw } from "./raw.tsx";
@@ -26,7 +26,7 @@ export function say(text: string): void {
 
 /** Says why something failed; the message stays until it is closed. */
 export function sayError(error: unknown): void {
-  const failure = error instanceof ApiError ? error : new ApiError(0, String(error));
+  const failure = toApiError(error);
   notices.value = [...notices.value.slice(-3), { id: ++lastId, text: "", error: failure }];
 }
 

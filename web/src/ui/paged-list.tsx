@@ -1,15 +1,14 @@
 // A long list that is read page by page. Its rows are chosen with j and k and opened with Enter.
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
 import type { Page } from "../api/types.ts";
 import { PagedResource, type Rows } from "../data/paged.ts";
 import { type Resource, useResource } from "../data/resource.ts";
 import { texts } from "../i18n/index.ts";
 import { ActButton } from "./button.tsx";
-import { useKeys } from "./keyboard.ts";
 import { type Column, LongList } from "./long-list.tsx";
 import { go } from "./router.ts";
+import { useSelection } from "./selection.ts";
 import { Loaded } from "./state.tsx";
 import { Time } from "./time.tsx";
 
@@ -61,20 +60,10 @@ interface RowsProps<T> {
   href?: (item: T) => string;
 }
 
+const idOf = ({ id }: { id: string }): string => id;
+
 function RowList<T extends { id: string }>({ href, ...list }: RowsProps<T>) {
   const { items } = list;
-  const [chosen, choose] = useState("");
-  // By its id: the row stays selected when others come before it.
-  const selected = items.findIndex(({ id }) => id === chosen);
-  const move = (step: number) => choose(items[Math.max(0, Math.min(items.length - 1, selected + step))]?.id ?? "");
-  useKeys({
-    j: () => move(1),
-    k: () => move(-1),
-    Enter: (event) => {
-      const item = items[selected];
-      if (event.target instanceof HTMLAnchorElement || event.target instanceof HTMLButtonElement) event.target.click();
-      else if (item && href) go(href(item));
-    },
-  });
-  return <LongList {...list} keyOf={({ id }) => id} selected={selected} />;
+  const selected = useSelection(items, idOf, (item) => href && go(href(item)));
+  return <LongList {...list} keyOf={idOf} selected={selected} />;
 }

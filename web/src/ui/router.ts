@@ -84,11 +84,17 @@ const current = (): Route => parseRoute(location.pathname, location.search);
 
 export const route = signal<Route>(typeof location === "undefined" ? parseRoute("/ui/", "") : current());
 
+let isReturn = false;
+
+/** Whether the browser's Back or Forward led to the present address, so that it should look as it did. */
+export const isReturned = (): boolean => isReturn;
+
 /** Goes to an address of the page. */
 export function go(to: string, replace = false): void {
   if (to === location.pathname + location.search) return;
   const isOtherPage = to.split("?")[0] !== location.pathname;
   history[replace ? "replaceState" : "pushState"](null, "", to);
+  isReturn = false;
   route.value = current();
   if (!isOtherPage) return;
   scrollTo(0, 0);
@@ -109,7 +115,10 @@ export function setQuery(change: Record<string, string | null>): void {
 
 /** Follows links inside the page without loading it again. */
 export function startRouter(): void {
-  addEventListener("popstate", () => (route.value = current()));
+  addEventListener("popstate", () => {
+    isReturn = true;
+    route.value = current();
+  });
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     const link = event.target instanceof Element ? event.target.closest("a") : null;

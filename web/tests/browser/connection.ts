@@ -34,6 +34,25 @@ describe("connection", { concurrency: 1 }, () => {
     await server.stop();
   });
 
+  test("a server that says nothing any more turns its numbers grey within seconds, and is live again when it goes on", async () => {
+    const server = await TestServer.start();
+    await withPage(server, "/ui/", async ({ page, context }) => {
+      // The stream in the page is the same as the one in the worker.
+      await context.addInitScript(() => delete (globalThis as { SharedWorker?: unknown }).SharedWorker);
+      await page.reload();
+      await visible(page.locator(".tile:not(.old)", { hasText: "Calls per second" }).locator(".tile-value", { hasText: /\d/ }));
+      server.stand();
+      // Far less than the comments of the stream would take to be missed.
+      await page.locator(".tile.old", { hasText: "Calls per second" }).waitFor({ timeout: 15_000 });
+      await page.locator("[data-bar=lost]").waitFor({ timeout: 15_000 });
+      server.go();
+      await page.locator("[data-bar=lost]").waitFor({ state: "hidden", timeout: 15_000 });
+      await page.locator(".tile.old").waitFor({ state: "hidden", timeout: 15_000 });
+      await gone(page.locator(".attention .fresh.old"));
+    });
+    await server.stop();
+  });
+
   test("a list that cannot be read turns grey and says why, until it is read again", async () => {
     const server = await TestServer.start();
     await withPage(server, "/ui/tools", async ({ page }) => {
@@ -44,6 +63,27 @@ describe("connection", { concurrency: 1 }, () => {
       await page.unroute(/\/api\/v1\/tools/);
       await page.locator(".fresh.old").waitFor({ state: "hidden", timeout: 15_000 });
       await visible(page.locator(".long-row", { hasText: "notes" }).getByText("unavailable"));
+    });
+    await server.stop();
+  });
+
+  test("a page that cannot be drawn says so and offers to load it again; a time zone that is none changes nothing", async () => {
+    const server = await TestServer.start();
+    await withPage(server, "/ui/", async ({ page, problems }) => {
+      await page.evaluate(() => localStorage.setItem("toolhub.timeZone", "Mars/Base"));
+      await page.route(/\/api\/v1\/tools\?/, (route) => route.fulfill({ json: { items: [{ name: "odd", status: "available" }] } }));
+      await page.goto(`${server.url}/ui/tools`);
+      const reload = page.getByRole("alert").filter({ hasText: "could not be shown" }).getByRole("button", { name: "Reload" });
+      await visible(reload);
+      await page.getByRole("link", { name: "Nodes", exact: true }).click();
+      await visible(page.locator("tr[data-state=alive] time"));
+      await page.getByRole("link", { name: "Tools", exact: true }).click();
+      await visible(reload);
+      await page.unroute(/\/api\/v1\/tools\?/);
+      await reload.click();
+      await visible(page.getByText("6 tools"));
+      assert.ok(problems.length > 0 && problems.every((problem) => problem.includes("TypeError")), problems.join("\n"));
+      problems.length = 0;
     });
     await server.stop();
   });
@@ -119,10 +159,12 @@ describe("connection", { concurrency: 1 }, () => {
     await server.stop();
   });
 
-  test("behind a proxy with a path prefix everything works below the prefix", async () => {
+  test("behind a proxy with a path prefix everything works below the prefix", async (context) => {
     const port = await freePort();
     const server = await TestServer.start({ publicUrl: `http://127.0.0.1:${port}/hub` });
     const proxy = await startProxy(server.url, "/hub", undefined, port);
+    // An open one keeps the suite from ending.
+    context.after(() => proxy.close());
     const opened = await open(proxy, "/hub/ui/");
     const { page } = opened;
     await visible(page.getByText("Nothing needs your attention."));
@@ -134,7 +176,6 @@ describe("connection", { concurrency: 1 }, () => {
     await server.ask("dangerous", { folder: "/tmp/x" }, "prefixed");
     await until("the title to count", async () => (await page.title()).startsWith("(1) "));
     await close(opened);
-    proxy.close();
     await server.stop();
   });
 

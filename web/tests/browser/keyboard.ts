@@ -68,6 +68,62 @@ describe("keyboard", { concurrency: 1 }, () => {
     });
   });
 
+  test("the palette finds a thread among any number of others, and the state of a thread", async () => {
+    await server.call("calculator", { expression: "1+1" }, "hidden-away");
+    await server.api("PUT", "/api/v1/state/contexts/hidden-away%2Fcart/business", { data: { tea: 1 } });
+    await withPage(server, "/ui/", async ({ page }) => {
+      // The newest ones are others.
+      await page.route(/\/api\/v1\/threads\?(?!.*q=)/, (route) => route.fulfill({ json: { items: [] } }));
+      await visible(page.getByRole("navigation", { name: "Pages" }));
+      await page.keyboard.press("/");
+      await page.keyboard.type("en-away");
+      await visible(page.getByRole("option", { name: /hidden-away/ }));
+      await page.keyboard.press("Enter");
+      await until("the thread to open", () => page.url().endsWith("/ui/threads/hidden-away"));
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("hidden-away/cart");
+      await visible(page.getByRole("option", { name: /hidden-away\/cart/ }));
+      await page.keyboard.press("Enter");
+      await until("the state to open", () => page.url().endsWith("/ui/state/hidden-away%2Fcart"));
+    });
+  });
+
+  test("a dialog stays open when a selection ends outside it, and closes with a click there", async () => {
+    await withPage(server, "/ui/tools/calculator", async ({ page }) => {
+      await page.getByRole("button", { name: "Maintenance…" }).click();
+      const field = page.getByLabel("Reason", { exact: true });
+      await field.fill("a long reason");
+      const box = (await field.boundingBox())!;
+      await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+      await page.mouse.down();
+      await page.mouse.move(5, 5);
+      await page.mouse.up();
+      assert.equal(await field.inputValue(), "a long reason");
+      await page.mouse.click(5, 5);
+      await gone(page.getByRole("dialog"));
+    });
+  });
+
+  test("a list is where it was after Back", async () => {
+    await withPage(server, "/ui/tools", async ({ page }) => {
+      await page.setViewportSize({ width: 1280, height: 320 });
+      await visible(page.getByText("6 tools"));
+      const list = page.locator(".long-list");
+      await list.evaluate((element) => (element.scrollTop = 50));
+      const scrolled = () => list.evaluate((element) => element.scrollTop);
+      assert.equal(await scrolled(), 50);
+      await page.getByRole("link", { name: "notes" }).evaluate((link: HTMLElement) => link.click());
+      await visible(page.locator("h1", { hasText: "notes" }));
+      await page.goBack();
+      await until("the list to be where it was", async () => (await scrolled()) === 50);
+      // A new visit begins at the top.
+      await page.getByRole("link", { name: "Calls", exact: true }).click();
+      await page.getByRole("link", { name: "Tools", exact: true }).click();
+      await visible(page.getByText("6 tools"));
+      assert.equal(await scrolled(), 0);
+    });
+  });
+
   test("j, k and Enter move through the tools", async () => {
     await withPage(server, "/ui/", async ({ page }) => {
       await visible(page.getByRole("navigation", { name: "Pages" }));
@@ -76,6 +132,11 @@ describe("keyboard", { concurrency: 1 }, () => {
       await visible(page.getByText("6 tools"));
       for (const key of ["j", "j", "k"]) await page.keyboard.press(key);
       const name = (await page.locator(".long-row.selected .c-name").textContent())!;
+      // In another order the same tool stays chosen, wherever it is then.
+      await page.getByRole("columnheader", { name: "Name" }).getByRole("button").click();
+      await visible(page.locator("[aria-sort=descending]"));
+      assert.equal(await page.locator(".long-row.selected .c-name").textContent(), name);
+      await page.locator("#main").focus();
       await page.keyboard.press("Enter");
       await until("the tool to open", () => page.url().endsWith(`/ui/tools/${name}`));
     });

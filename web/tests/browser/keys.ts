@@ -14,7 +14,8 @@ describe("keys", { concurrency: 1 }, () => {
   const withPreset = async (page: Page, preset: string, name: string): Promise<Watched> => {
     await page.getByRole("button", { name: "New key" }).click();
     await page.getByLabel(preset, { exact: true }).check();
-    await page.getByLabel("Name of the person").fill(name);
+    // Letter by letter, as a person types it: a space is at the end for a moment.
+    await page.getByLabel("Name of the person").pressSequentially(name);
     await page.getByRole("button", { name: "Create" }).click();
     const shown = page.locator(".callout", { hasText: `${name} was created. Copy it now` });
     const key = await shown.locator(".command code").innerText();
@@ -54,11 +55,49 @@ describe("keys", { concurrency: 1 }, () => {
     assert.equal(store.prepare("DELETE FROM rows WHERE id LIKE 'login:%'").run().changes, 1);
     store.close();
     await own.run();
-    await visible(page.getByText("Your session has ended."));
+    await visible(page.getByText("Your login has ended."));
     await logIn(page, own.adminKey);
     await visible(page.locator("h1", { hasText: "clock" }));
     await close(opened);
     await own.stop();
+  });
+
+  test("after a session has ended, another person who logs in sees nothing of the one before; the same person keeps what was typed", async () => {
+    const first = await server.key("first", ["tools:read", "approvals:write"]);
+    const id = await server.ask("dangerous", { folder: "/tmp/a" }, "handed-over");
+    const opened = await openAs(server, first.key, `/ui/approvals/${id}`);
+    const { page, context } = opened;
+    const reason = page.getByLabel("Reason, for the model");
+    const type = async () => {
+      await page.getByRole("button", { name: "Deny…" }).click();
+      await reason.fill("typed by the first");
+      // A load of the page forgets it.
+      await page.evaluate(() => ((globalThis as { isFirstLoad?: boolean }).isFirstLoad = true));
+    };
+    const isFirstLoad = () => page.evaluate(() => (globalThis as { isFirstLoad?: boolean }).isFirstLoad === true);
+    const end = async () => {
+      await context.clearCookies();
+      await page.getByRole("link", { name: "Tools", exact: true }).click();
+      await visible(page.getByText("Your login has ended."));
+      await page.evaluate((path) => (history.pushState(null, "", path), dispatchEvent(new PopStateEvent("popstate"))), `/ui/approvals/${id}`);
+    };
+    await visible(page.getByRole("button", { name: "Deny…" }));
+    await type();
+    await end();
+    await logIn(page, first.key);
+    assert.equal(await reason.inputValue(), "typed by the first");
+    assert.ok(await isFirstLoad());
+    await server.api("DELETE", `/api/v1/keys/${first.id}`);
+    await page.getByText("Your login has ended.").waitFor({ timeout: 15_000 });
+    const second = await server.key("second", ["tools:read"]);
+    await logIn(page, second.key);
+    await visible(page.locator(".account", { hasText: "second" }));
+    await visible(page.locator(".arguments"));
+    assert.equal(await isFirstLoad(), false);
+    assert.equal(await page.getByText("typed by the first").count(), 0);
+    assert.equal(await reason.count(), 0);
+    await server.api("POST", `/api/v1/approvals/${id}`, { outcome: "cancel" });
+    await close(opened);
   });
 
   test("a viewer, an approver and an operator see exactly what they may do, and a revoked key ends its page", async () => {
@@ -91,7 +130,7 @@ describe("keys", { concurrency: 1 }, () => {
     const { page } = boss;
     const viewer = await withPreset(page, "Viewer", "vera");
     assert.deepEqual(await seen(viewer), { resets: 0, decides: 0, state: 1, answers: 0, actions: 0, edits: 0, parts });
-    const approver = await withPreset(page, "Approver", "anna");
+    const approver = await withPreset(page, "Approver", "anna maria");
     assert.deepEqual(await seen(approver), { resets: 0, decides: 1, state: 0, answers: 5, actions: 0, edits: 0, parts });
     await close(approver);
     const operator = await withPreset(page, "Operator", "olga");
@@ -108,10 +147,21 @@ describe("keys", { concurrency: 1 }, () => {
     const dialog = page.getByRole("dialog");
     await visible(dialog.getByText("vera"));
     await dialog.getByRole("button", { name: "Revoke" }).click();
-    await viewer.page.getByText("Your session has ended.").waitFor({ timeout: 2_000 });
+    await viewer.page.getByText("Your login has ended.").waitFor({ timeout: 2_000 });
     await close(viewer);
     await gone(page.locator("tr", { hasText: "vera" }));
     await close(boss);
+  });
+
+  test("where the browser lets no page copy, the text is selected and the page says so", async () => {
+    const opened = await open(server, "/ui/");
+    const { page } = opened;
+    // As on plain http to another host.
+    await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+    await page.getByRole("button", { name: "Copy" }).click();
+    await visible(page.getByRole("status").filter({ hasText: "does not let this page copy" }));
+    assert.equal(await page.evaluate(() => getSelection()?.toString()), "toolhub keys create me --scope admin");
+    await close(opened);
   });
 
   test("a key that cannot read tools reads which scope it lacks", async () => {

@@ -114,6 +114,15 @@ export class TestServer {
     await ended;
   }
 
+  /** Lets the process stand still until `go`: its connections stay open, and nothing comes. */
+  stand(): void {
+    this.child?.kill("SIGSTOP");
+  }
+
+  go(): void {
+    this.child?.kill("SIGCONT");
+  }
+
   async stop(): Promise<void> {
     TestServer.running.delete(this);
     await this.kill();

@@ -22,7 +22,7 @@ describe("status", { concurrency: 1 }, () => {
       await line.getByRole("link", { name: "Why?" }).click();
       await visible(page.getByText("Not offered to models"));
       await visible(page.getByText("upstream_unreachable").first());
-      await visible(page.getByText("Offered on trial"));
+      await visible(page.getByText("On probation"));
       await server.call("flaky");
       await visible(page.getByText("Offered to models", { exact: true }));
       await page.getByRole("link", { name: "Overview" }).click();
@@ -126,6 +126,34 @@ describe("status", { concurrency: 1 }, () => {
       await visible(page.locator(".attention .line", { hasText: "short" }).getByText("expires soon"));
       await visible(page.locator(".attention h2 .count", { hasText: "1" }));
       await gone(allWell);
+    });
+    await own.stop();
+  });
+
+  test("the number beside what needs attention counts all lines, and lines lead to what they are about", async () => {
+    const own = await TestServer.start();
+    for (let at = 0; at < 8; at++) await own.ask("dangerous", { folder: `/tmp/${at}` }, `t${at}`);
+    await withPage(own, "/ui/", async ({ page }) => {
+      await visible(page.locator(".attention .quiet-count", { hasText: /^8$/ }));
+      await visible(page.locator(".attention").getByText("and 2 more"));
+      await page.route("**/api/v1/info", async (route) => {
+        const json = await (await route.fetch()).json();
+        await route.fulfill({ json: { ...json, stuck: 2, restartPending: ["server.body_limit"] } });
+      });
+      await page.route(/\/api\/v1\/tools\?/, async (route) => {
+        const json = await (await route.fetch()).json();
+        await route.fulfill({ json: { ...json, items: json.items.map((tool: object & { name: string }) => (tool.name === "clock" ? { ...tool, withheldThreads: 3 } : tool)) } });
+      });
+      await page.route(/\/api\/v1\/tools\/clock$/, async (route) => {
+        const json = await (await route.fetch()).json();
+        await route.fulfill({ json: { ...json, withheldThreads: [{ threadId: "t 7", status: "failed", reason: "it failed there" }] } });
+      });
+      await page.reload();
+      await visible(page.locator(".line", { hasText: "server.body_limit" }));
+      assert.match((await page.locator(".line", { hasText: "2 calls are stuck" }).getByRole("link", { name: "Show tools" }).getAttribute("href"))!, /sort=-inFlight$/);
+      const withheld = page.locator(".line", { hasText: "withheld in 3 threads" });
+      await visible(withheld.getByText("it failed there"));
+      assert.match((await withheld.getByRole("link", { name: "Why?" }).getAttribute("href"))!, /\/tools\/clock\?thread=t\+7$/);
     });
     await own.stop();
   });

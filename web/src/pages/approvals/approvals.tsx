@@ -1,10 +1,12 @@
 // Approvals: a list beside the one that is being looked at, and the standing grants.
 
-import type { Approval } from "../../api/types.ts";
+import type { Approval, Page } from "../../api/types.ts";
 import { grants, pending, recent } from "../../data/approvals.ts";
 import { type Resource, useResource } from "../../data/resource.ts";
 import { texts } from "../../i18n/index.ts";
+import { ActButton } from "../../ui/button.tsx";
 import { useKeys } from "../../ui/keyboard.ts";
+import { LongList } from "../../ui/long-list.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address, go, route } from "../../ui/router.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
@@ -33,7 +35,7 @@ export function ApprovalsPage({ id }: { id: string }) {
         <Loaded of={grants}>{(snapshot) => <Grants list={snapshot.value} />}</Loaded>
       ) : (
         <div class={id ? "split has-detail" : "split"}>
-          <List of={view === "pending" ? pending : recent} view={view} id={id} />
+          {view === "pending" ? <List key={view} of={pending} read={same} view={view} id={id} /> : <List key={view} of={recent} read={rowsOf} view={view} id={id} />}
           {id && <ApprovalView key={id} id={id} />}
         </div>
       )}
@@ -50,14 +52,25 @@ function UseGrants() {
   return null;
 }
 
-function List({ of, view, id }: { of: Resource<Approval[]>; view: View; id: string }) {
+const same = (list: Approval[]): Approval[] => list;
+const rowsOf = (rows: Page<Approval>): Approval[] => rows.items;
+
+interface ListProps<T> {
+  of: Resource<T>;
+  read: (value: T) => Approval[];
+  view: View;
+  id: string;
+}
+
+function List<T>({ of, read, view, id }: ListProps<T>) {
   const t = texts.value.approvals;
   useResource(of);
-  const list = of.data.value?.value ?? [];
+  const list = of.data.value ? read(of.data.value.value) : [];
+  const query = view === "answered" ? "?view=answered" : "";
   const move = (step: number) => {
     const at = list.findIndex((approval) => approval.id === id);
     const next = list[at < 0 ? (step > 0 ? 0 : list.length - 1) : Math.max(0, Math.min(list.length - 1, at + step))];
-    if (next) go(`${address.approval(next.id)}${view === "answered" ? "?view=answered" : ""}`);
+    if (next) go(address.approval(next.id) + query);
   };
   useKeys({ j: () => move(1), k: () => move(-1) });
   return (
@@ -70,28 +83,47 @@ function List({ of, view, id }: { of: Resource<Approval[]>; view: View; id: stri
             {...(view === "pending" && { command: "toolhub call TOOL --thread demo" })}
           />
         ) : (
-          <ul class="approval-list">
-            {list.map((approval) => (
-              <li key={approval.id}>
-                <a href={`${address.approval(approval.id)}${view === "answered" ? "?view=answered" : ""}`} aria-current={approval.id === id ? "true" : undefined}>
-                  <span class="approval-line">
-                    <span class="ellipsis grow">
-                      <Code text={approval.tool} limit={64} />
-                    </span>
-                    {approval.state === "pending" ? <Countdown until={approval.expiresAt} /> : <ApprovalBadge state={approval.state} />}
-                  </span>
-                  <span class="approval-line quiet">
-                    <span class="ellipsis grow">
-                      <Raw text={approval.threadId ?? approval.caller} limit={64} />
-                    </span>
-                    <Ago at={approval.answer?.at ?? approval.askedAt} />
-                  </span>
-                </a>
-              </li>
-            ))}
-          </ul>
+          <div>
+            <LongList
+              label={t.view[view]}
+              class="approval-list"
+              items={list}
+              columns={[{ name: "approval", title: t.tool, cell: (approval) => <Row approval={approval} isCurrent={approval.id === id} query={query} /> }]}
+              keyOf={idOf}
+              selected={list.findIndex((approval) => approval.id === id)}
+              row={rowHeight}
+            />
+            {view === "answered" && recent.data.value?.value.nextCursor && (
+              <div class="list-end">
+                <ActButton act={() => recent.more(() => true)}>{t.older}</ActButton>
+              </div>
+            )}
+          </div>
         )
       }
     </Loaded>
+  );
+}
+
+/** The style sheet says the same. */
+const rowHeight = 56;
+const idOf = ({ id }: Approval): string => id;
+
+function Row({ approval, isCurrent, query }: { approval: Approval; isCurrent: boolean; query: string }) {
+  return (
+    <a href={address.approval(approval.id) + query} aria-current={isCurrent ? "true" : undefined}>
+      <span class="approval-line">
+        <span class="ellipsis grow">
+          <Code text={approval.tool} limit={64} />
+        </span>
+        {approval.state === "pending" ? <Countdown until={approval.expiresAt} /> : <ApprovalBadge state={approval.state} />}
+      </span>
+      <span class="approval-line quiet">
+        <span class="ellipsis grow">
+          <Raw text={approval.threadId ?? approval.caller} limit={64} />
+        </span>
+        <Ago at={approval.answer?.at ?? approval.askedAt} />
+      </span>
+    </a>
   );
 }

@@ -13,6 +13,7 @@ import { type Column, LongList } from "../../ui/long-list.tsx";
 import { Failure } from "../../ui/notice.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { address, go } from "../../ui/router.ts";
+import { useSelection } from "../../ui/selection.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
 import { CallBadge } from "../../ui/status.tsx";
 import { Time } from "../../ui/time.tsx";
@@ -81,21 +82,12 @@ interface RowsProps {
   older: () => Promise<void>;
 }
 
+const idOf = (call: Call): string => call.id;
+
 function Rows({ filter, items, hasOlder, older }: RowsProps) {
   const t = texts.value.calls;
-  const [selectedId, select] = useState("");
-  // By its id: the row stays selected when new ones come before it.
-  const selected = items.findIndex(({ id }) => id === selectedId);
-  const move = (step: number) => select(items[Math.max(0, Math.min(items.length - 1, selected + step))]?.id ?? "");
   const query = filterQuery(filter);
-  useKeys({
-    j: () => move(1),
-    k: () => move(-1),
-    Enter: (event) => {
-      if (event.target instanceof HTMLAnchorElement || event.target instanceof HTMLButtonElement) event.target.click();
-      else if (items[selected]) go(address.call(selectedId, query));
-    },
-  });
+  const selected = useSelection(items, idOf, ({ id }) => go(address.call(id, query)));
   const more = hasOlder && <ActButton class="more-button" act={older}>{t.older}</ActButton>;
   if (items.length === 0) {
     if (hasOlder) return <div class="empty"><p class="empty-title">{t.noneYet}</p>{more}</div>;
@@ -103,7 +95,7 @@ function Rows({ filter, items, hasOlder, older }: RowsProps) {
   }
   return (
     <>
-      <LongList label={t.list} class="call-list" items={items} columns={columns(query)} keyOf={(call) => call.id} selected={selected} />
+      <LongList label={t.list} class="call-list" items={items} columns={columns(query)} keyOf={idOf} selected={selected} />
       <div class="list-end">{more || <p class="quiet">{t.end} <Code text="store.retention.calls" /></p>}</div>
     </>
   );

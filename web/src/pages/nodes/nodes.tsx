@@ -2,7 +2,6 @@
 
 import { useState } from "preact/hooks";
 import type { Node, NodeReload } from "../../api/types.ts";
-import { base } from "../../base/page.ts";
 import { nodes, reloadNodes } from "../../data/facts.ts";
 import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
@@ -35,7 +34,7 @@ export function NodesPage() {
         {(snapshot) => (
           <>
             <Nodes list={snapshot.value} at={snapshot.at} />
-            {snapshot.value.length === 1 && <p class="quiet one-node">{t.nodes.one} <a href={`${base}/docs`}>{t.nodes.docs}</a></p>}
+            {snapshot.value.length === 1 && <p class="quiet one-node">{t.nodes.one} <Code text="docs/guide/nodes.md" /></p>}
           </>
         )}
       </Loaded>

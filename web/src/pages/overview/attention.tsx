@@ -7,11 +7,11 @@ import { now } from "../../base/clock.ts";
 import { duration, number } from "../../base/format.ts";
 import { store, storedList } from "../../base/storage.ts";
 import { pending } from "../../data/approvals.ts";
-import { acceptClock, dropped, expiringKeys, failedRuns, info, keys, nodes, reloadNodes, restartServer, runs, servers } from "../../data/facts.ts";
+import { acceptClock, dropped, expiringKeys, failedRuns, info, keyCommand, keys, nodes, reloadNodes, restartServer, runs, servers } from "../../data/facts.ts";
 import { isOld, type Resource } from "../../data/resource.ts";
 import { pendingRestart } from "../../data/restarts.ts";
 import { has, may } from "../../data/session.ts";
-import { tools, withheldTools } from "../../data/tools.ts";
+import { tools, withheldCount, withheldTools } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { connection } from "../../live/client.ts";
 import { ActButton } from "../../ui/button.tsx";
@@ -23,7 +23,7 @@ import { address } from "../../ui/router.ts";
 import { Loading } from "../../ui/state.tsx";
 import { Ago, Countdown } from "../../ui/time.tsx";
 import { Line } from "./line.tsx";
-import { WithheldTool } from "./withheld.tsx";
+import { WithheldInThreads, WithheldTool } from "./withheld.tsx";
 
 /** Lines of one kind beyond this are counted. */
 const maxLines = 6;
@@ -50,16 +50,18 @@ export function Attention() {
     const ends = read.map((name) => all[name].use());
     return () => ends.forEach((end) => end());
   }, [read.join()]);
-  const lines = [
-    ...approvalLines(), ...toolLines(), ...serverLines(), ...nodeLines(), ...hubLines(), ...runLines(), ...restartLines(),
-    ...droppedLines(), ...keyLines(), ...read.flatMap(failureLines),
+  const groups: Group[] = [
+    approvalLines(), withheldLines(), threadLines(), { lines: serverLines() }, { lines: nodeLines() }, { lines: hubLines() }, runLines(),
+    { lines: restartLines() }, { lines: droppedLines() }, keyLines(), { lines: read.flatMap(failureLines) },
   ];
+  const lines = groups.flatMap(limited);
+  const count = groups.reduce((sum, group) => sum + group.lines.length, 0);
   const oldest = read.map((name) => all[name].data.value).find(isOld);
   const isReady = read.every((name) => all[name].data.value !== null || all[name].error.value !== null);
   return (
     <section class="card attention" aria-labelledby="attention-title">
       <h2 id="attention-title">
-        {t.title} {lines.length > 0 && <span class="count quiet-count">{number(lines.length)}</span>}
+        {t.title} {count > 0 && <span class="count quiet-count">{number(count)}</span>}
         {oldest && <AsOf of={{ at: oldest.at }} />}
       </h2>
       <div class={oldest ? "fresh old" : "fresh"}>
@@ -92,8 +94,14 @@ function failureLines(name: Source): ComponentChildren[] {
   ];
 }
 
-function limited(lines: ComponentChildren[], href: string): ComponentChildren[] {
-  if (lines.length <= maxLines) return lines;
+/** Lines of one kind, and where all of them are listed. */
+interface Group {
+  lines: ComponentChildren[];
+  href?: string;
+}
+
+function limited({ lines, href }: Group): ComponentChildren[] {
+  if (!href || lines.length <= maxLines) return lines;
   return [
     ...lines.slice(0, maxLines),
     <li key={href} class="line more">
@@ -102,7 +110,7 @@ function limited(lines: ComponentChildren[], href: string): ComponentChildren[] 
   ];
 }
 
-function approvalLines(): ComponentChildren[] {
+function approvalLines(): Group {
   const t = texts.value.attention;
   const lines = (pending.data.value?.value ?? []).map((approval) => (
     <Line
@@ -114,23 +122,16 @@ function approvalLines(): ComponentChildren[] {
       actions={<a class="button" href={address.approval(approval.id)}>{may("approvals:write") ? t.decide : t.show}</a>}
     />
   ));
-  return limited(lines, address.approvals());
+  return { lines, href: address.approvals() };
 }
 
-function toolLines(): ComponentChildren[] {
-  const t = texts.value.attention;
-  const withheld = withheldTools.value.map((tool) => <WithheldTool key={tool.name} tool={tool} />);
-  const threads = (tools.data.value?.value ?? []).filter((tool) => tool.status === "available" && (tool.withheldThreads ?? 0) > 0);
-  const inThreads = threads.map((tool) => (
-    <Line
-      key={`threads ${tool.name}`}
-      icon="warning"
-      tone="warn"
-      title={<><Code text={tool.name} limit={80} /> {t.withheldInThreads(tool.withheldThreads ?? 0)}</>}
-      actions={<a class="button" href={address.tool(tool.name)}>{t.why}</a>}
-    />
-  ));
-  return [...limited(withheld, address.tools("status=withheld")), ...limited(inThreads, address.tools())];
+function withheldLines(): Group {
+  return { lines: withheldTools.value.map((tool) => <WithheldTool key={tool.name} tool={tool} />), href: address.tools("status=withheld") };
+}
+
+function threadLines(): Group {
+  const withheld = (tools.data.value?.value ?? []).filter((tool) => tool.status === "available" && withheldCount(tool) > 0);
+  return { lines: withheld.map((tool) => <WithheldInThreads key={`threads ${tool.name}`} tool={tool} />), href: address.tools() };
 }
 
 function serverLines(): ComponentChildren[] {
@@ -189,7 +190,7 @@ function hubLines(): ComponentChildren[] {
   if (!facts) return [];
   const lines: ComponentChildren[] = [];
   if (facts.stuck > 0) {
-    lines.push(<Line key="stuck" icon="clock" tone="bad" title={t.stuck(facts.stuck)} detail={t.stuckText} actions={<a class="button" href={address.tools("sort=inFlight")}>{t.showTools}</a>} />);
+    lines.push(<Line key="stuck" icon="clock" tone="bad" title={t.stuck(facts.stuck)} detail={t.stuckText} actions={<a class="button" href={address.tools("sort=-inFlight")}>{t.showTools}</a>} />);
   }
   if (facts.clockJump) {
     lines.push(
@@ -209,7 +210,7 @@ function hubLines(): ComponentChildren[] {
   return lines;
 }
 
-function runLines(): ComponentChildren[] {
+function runLines(): Group {
   const t = texts.value.attention;
   const failed = failedRuns(runs.data.value?.value ?? [], now.value).filter(({ id }) => !dismissed.value.includes(id));
   const lines = failed.map((run) => (
@@ -227,14 +228,14 @@ function runLines(): ComponentChildren[] {
       }
     />
   ));
-  return limited(lines, address.threads("view=runs&status=failed"));
+  return { lines, href: address.threads("view=runs&status=failed") };
 }
 
 function restartLines(): ComponentChildren[] {
   const t = texts.value.attention;
-  const restart = pendingRestart.value;
-  if (!restart) return [];
-  return [<Line key="restart" icon="settings" tone="warn" title={t.needsRestart} detail={<Raw text={restart.settings.join(", ")} limit={300} />} actions={<Hint text={t.restartHint} />} />];
+  const settings = pendingRestart.value;
+  if (settings.length === 0) return [];
+  return [<Line key="restart" icon="settings" tone="warn" title={t.needsRestart} detail={<Raw text={settings.join(", ")} limit={300} />} actions={<Hint text={t.restartHint} />} />];
 }
 
 const Hint = ({ text, isCommand = false }: { text: string; isCommand?: boolean }) => (isCommand ? <Code text={text} /> : <span class="quiet">{text}</span>);
@@ -246,7 +247,7 @@ function droppedLines(): ComponentChildren[] {
   return [<Line key="dropped" icon="warning" tone="bad" title={t.dropped(counts.records, counts.lostCommits)} detail={t.droppedText} actions={<Hint text="toolhub doctor" isCommand />} />];
 }
 
-function keyLines(): ComponentChildren[] {
+function keyLines(): Group {
   const t = texts.value.attention;
   const lines = expiringKeys(keys.data.value?.value ?? [], now.value).map((key) => (
     <Line
@@ -254,9 +255,9 @@ function keyLines(): ComponentChildren[] {
       icon="person"
       tone="warn"
       title={<>{t.key} <Code text={key.name} limit={80} /> {t.expires}</>}
-      detail={<>{t.in} <Countdown until={key.expiresAt ?? ""} /></>}
-      actions={<Code text={`toolhub keys create NAME --scope ${key.scopes[0] ?? "tools:read"}`} />}
+      detail={<>{t.in} <Countdown until={key.expiresAt ?? ""} /> · {t.another} <Code text={keyCommand(key)} limit={400} /></>}
+      actions={<a class="button" href={address.settings("view=keys")}>{t.show}</a>}
     />
   ));
-  return limited(lines, address.settings("view=keys"));
+  return { lines, href: address.settings("view=keys") };
 }

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Tool } from "../../api/types.ts";
 import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
-import { enableAndReset, explanationOf, resetTool } from "../../data/tools.ts";
+import { enableAndReset, explanationOf, resetTool, toolOf, withheldCount, withheldIn } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { say } from "../../ui/notice.tsx";
@@ -39,6 +39,23 @@ export function WithheldTool({ tool }: { tool: Tool }) {
           )}
         </>
       }
+    />
+  );
+}
+
+/** A tool that is offered, but not in some threads. */
+export function WithheldInThreads({ tool }: { tool: Tool }) {
+  const t = texts.value.attention;
+  const resource = useMemo(() => toolOf(tool.name), [tool.name]);
+  const found = useResource(resource).value;
+  const [first] = found ? withheldIn(found.value) : [];
+  return (
+    <Line
+      icon="warning"
+      tone="warn"
+      title={<><Code text={tool.name} limit={80} /> {t.withheldInThreads(withheldCount(tool))}</>}
+      detail={first && <><Code text={first.threadId} limit={60} /> · <Raw text={first.reason} limit={200} /></>}
+      actions={<a class="button" href={address.tool(tool.name, first ? new URLSearchParams({ thread: first.threadId }).toString() : "")}>{t.why}</a>}
     />
   );
 }

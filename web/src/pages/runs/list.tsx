@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import type { Run } from "../../api/types.ts";
 import { duration, number } from "../../base/format.ts";
-import { fits, newestRuns, runMs, type RunFilter } from "../../data/runs.ts";
+import { newestRuns, runMs, type RunFilter } from "../../data/runs.ts";
 import { texts } from "../../i18n/index.ts";
 import type { Column } from "../../ui/long-list.tsx";
 import { PagedList } from "../../ui/paged-list.tsx";
@@ -19,9 +19,8 @@ export function RunList({ filter, threadId }: { filter: RunFilter; threadId: str
     <PagedList
       label={t.title}
       class="run-list"
-      newest={useMemo(() => newestRuns(threadId), [threadId])}
+      newest={useMemo(() => newestRuns(threadId, filter), [threadId, filter])}
       olderText={t.older}
-      fits={(run) => fits(run, filter)}
       empty={filter ? <Empty title={t.noMatch} /> : <Empty title={t.none} text={t.noneText} command="toolhub chat" />}
       columns={columns()}
       href={({ id }) => address.run(id)}

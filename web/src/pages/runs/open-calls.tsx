@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useMemo, useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
+import { type ApiError, toApiError } from "../../api/client.ts";
 import type { Approval, Run, RunCall } from "../../api/types.ts";
 import { pretty } from "../../base/json.ts";
 import { approvalOf, draftOf } from "../../data/approvals.ts";
@@ -95,7 +95,7 @@ function ExternalCall({ call, done }: { call: RunCall; done: () => void }) {
     setFailure(null);
     reportResult(call.id, isError ? { error: text } : { output: valueOf(text).value })
       .then(() => (setTyped(call.id, ""), done()))
-      .catch((problem: unknown) => setFailure(problem instanceof ApiError ? problem : new ApiError(0, String(problem))))
+      .catch((problem: unknown) => setFailure(toApiError(problem)))
       .finally(() => setBusy(false));
   };
   return (

@@ -51,7 +51,7 @@ export function RunPage({ id }: { id: string }) {
 
 function UnknownRun({ id, message }: { id: string; message: string }) {
   const t = texts.value;
-  const list = useMemo(() => newestRuns(""), []);
+  const list = useMemo(() => newestRuns("", ""), []);
   useEffect(() => void list.read(), []);
   const near = closest(id, list.data.value?.value.items.map((run) => run.id) ?? []);
   return (

@@ -1,7 +1,7 @@
 // Makes a key from a preset or single scopes.
 
 import { useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
+import { type ApiError, toApiError } from "../../api/client.ts";
 import type { CreatedKey, Scope } from "../../api/types.ts";
 import { allScopes, createKey, type Preset, presets } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
@@ -21,10 +21,10 @@ export function NewKey({ close, done }: { close: () => void; done: (key: Created
     if (isBusy) return;
     setBusy(true);
     try {
-      done(await createKey(fields, scopes));
+      done(await createKey({ name: fields.name.trim(), expiresIn: fields.expiresIn.trim(), tenant: fields.tenant.trim() }, scopes));
       close();
     } catch (failure) {
-      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+      setError(toApiError(failure));
       setBusy(false);
     }
   };
@@ -56,7 +56,7 @@ export function NewKey({ close, done }: { close: () => void; done: (key: Created
         {(["name", "expiresIn", "tenant"] as const).map((name) => (
           <label key={name}>
             {t.fields[name]}
-            <input type="text" name={name} required={name === "name"} autofocus={name === "name"} autocomplete="off" value={fields[name]} onInput={(event) => set({ ...fields, [name]: event.currentTarget.value.trim() })} />
+            <input type="text" name={name} required={name === "name"} autofocus={name === "name"} autocomplete="off" value={fields[name]} onInput={(event) => set({ ...fields, [name]: event.currentTarget.value })} />
           </label>
         ))}
         {error && (

@@ -1,7 +1,6 @@
 // What a reload did: what changed, what waits for a restart, or what is wrong with the file and where.
 
-import type { ReloadReport as Report } from "../../api/types.ts";
-import { nodes } from "../../data/facts.ts";
+import { info } from "../../data/facts.ts";
 import { useResource } from "../../data/resource.ts";
 import { lastReload } from "../../data/settings.ts";
 import { pendingRestart } from "../../data/restarts.ts";
@@ -16,7 +15,7 @@ const parts = ["added", "replaced", "removed", "sections", "needsRestart"] as co
 export function ReloadReport() {
   const t = texts.value.settings;
   const last = lastReload.value;
-  useResource(nodes);
+  useResource(info);
   const waiting = pendingRestart.value;
   if (last?.error) {
     return (
@@ -35,14 +34,14 @@ export function ReloadReport() {
       </div>
     );
   }
-  // Changes that wait from an earlier reload; the report of this one names its own.
-  const report: Partial<Report> | null | undefined = last?.report ?? (waiting && { needsRestart: waiting.settings });
-  if (!report) return null;
-  const changed = parts.filter((part) => report[part]?.length && (part !== "needsRestart" || waiting));
+  if (!last && waiting.length === 0) return null;
+  // What waits may be from an earlier reload, and no longer waits once the server was restarted.
+  const report: Partial<Record<(typeof parts)[number], readonly string[]>> = { ...last?.report, needsRestart: waiting };
+  const changed = parts.filter((part) => report[part]?.length);
   return (
     <div class={last ? "callout good reload" : "callout warn reload"} role="status">
       <div>
-        {last && <><strong>{t.reloaded}</strong> <Time at={last.at} /></>} {parts.every((part) => !report[part]?.length) && t.nothingChanged}
+        {last && <><strong>{t.reloaded}</strong> <Time at={last.at} /></>} {changed.length === 0 && t.nothingChanged}
         {changed.map((part) => (
           <p key={part}>
             {t.changes[part]} <Names of={report[part] ?? []} />

@@ -1,7 +1,7 @@
 // Changes the data of a state. When another writes it meanwhile, what both did is shown and put together.
 
 import { useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
+import { type ApiError, toApiError } from "../../api/client.ts";
 import type { StateEntry, StateKind } from "../../api/types.ts";
 import { now } from "../../base/clock.ts";
 import { parseMembers } from "../../base/exact-json.ts";
@@ -45,7 +45,7 @@ export function Edit({ id, kind, draft, current, reread }: Props) {
       setDraft(id, kind, null);
       say(t.saved);
     } catch (failure) {
-      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+      setError(toApiError(failure));
     } finally {
       setBusy(false);
     }

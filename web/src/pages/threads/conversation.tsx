@@ -23,7 +23,7 @@ const shownCalls = 20;
 
 type Item = { at: string; message: Message } | { at: string; call: Call };
 
-export function Conversation({ view, reread }: { view: ThreadView; reread: () => Promise<void> }) {
+export function Conversation({ id, view, reread }: { id: string; view: ThreadView; reread: () => Promise<void> }) {
   const t = texts.value.threads;
   const [shown, setShown] = useState(firstShown);
   const end = useRef<HTMLDivElement>(null);
@@ -48,6 +48,11 @@ export function Conversation({ view, reread }: { view: ThreadView; reread: () =>
         <button type="button" onClick={() => setShown(shown + 5 * firstShown)}>
           {t.earlier(items.length - shown)}
         </button>
+      )}
+      {view.hasOlderCalls && items.length <= shown && (
+        <p class="quiet">
+          {t.olderCalls} <a href={address.calls(new URLSearchParams({ thread: id }).toString())}>{texts.value.calls.callsOfThread}</a>
+        </p>
       )}
       <ol class="conversation" aria-label={t.conversation}>
         {items.slice(-shown).map((item) => ("message" in item ? <MessageItem key={`m${item.message.seq}`} message={item.message} results={results} /> : <Direct key={item.call.id} call={item.call} />))}

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
+import { type ApiError, toApiError } from "../../api/client.ts";
 import { agentName, agents, openRun, sendMessage, type ThreadView } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
 import { Failure } from "../../ui/notice.tsx";
@@ -40,7 +40,7 @@ export function MessageBox({ id, view, reread }: { id: string; view: ThreadView;
       if (drafts.peek()[id]?.key === draft.key) setDraft(id, "");
       await reread();
     } catch (failure) {
-      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+      setError(toApiError(failure));
       void reread();
     } finally {
       setBusy(false);

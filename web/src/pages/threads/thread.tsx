@@ -49,7 +49,7 @@ export function ThreadPage({ id }: { id: string }) {
         {(snapshot) => (
           <div class="columns thread">
             <div class="chat">
-              <Conversation view={snapshot.value} reread={reread} />
+              <Conversation id={id} view={snapshot.value} reread={reread} />
               {may("tools:call") && !isGone && <MessageBox id={id} view={snapshot.value} reread={reread} />}
             </div>
             <Side id={id} view={snapshot.value} agent={agentName(snapshot.value)} />

@@ -1,16 +1,16 @@
 // The list of all tools.
 
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import type { Tool } from "../../api/types.ts";
 import { duration, number, percent } from "../../base/format.ts";
 import { useResource } from "../../data/resource.ts";
 import { statusCounts, statuses, tools } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { Icon } from "../../ui/icon.tsx";
-import { useKeys } from "../../ui/keyboard.ts";
 import { type Column, LongList } from "../../ui/long-list.tsx";
 import { Raw } from "../../ui/raw.tsx";
 import { address, go, route, setQuery } from "../../ui/router.ts";
+import { useSelection } from "../../ui/selection.ts";
 import { Empty, Loaded } from "../../ui/state.tsx";
 import { ToolBadge } from "../../ui/status.tsx";
 import { applyFilter, nextSort, readFilter, type SortName, type ToolFilter } from "./filter.ts";
@@ -35,28 +35,20 @@ export function ToolsPage() {
   );
 }
 
+const nameOf = (tool: Tool): string => tool.name;
+
 function List({ all }: { all: readonly Tool[] }) {
   const t = texts.value.tools;
   const filter = readFilter(route.value.query);
   const found = useMemo(() => applyFilter(all, filter), [all, JSON.stringify(filter)]);
-  const [selected, select] = useState(-1);
-  const move = (step: number) => select(Math.max(0, Math.min(found.length - 1, selected + step)));
-  useKeys({
-    j: () => move(1),
-    k: () => move(-1),
-    Enter: (event) => {
-      const tool = found[selected];
-      if (tool && !(event.target instanceof HTMLAnchorElement || event.target instanceof HTMLButtonElement)) go(address.tool(tool.name));
-      else if (event.target instanceof HTMLElement) event.target.click();
-    },
-  });
+  const selected = useSelection(found, nameOf, (tool) => go(address.tool(tool.name)));
   return (
     <>
       <Filters all={all} filter={filter} count={found.length} />
       {found.length === 0 ? (
         <Empty title={t.noMatch} />
       ) : (
-        <LongList label={t.list} class="tool-list" items={found} columns={columns(filter)} keyOf={(tool) => tool.name} selected={Math.min(selected, found.length - 1)} />
+        <LongList label={t.list} class="tool-list" items={found} columns={columns(filter)} keyOf={nameOf} selected={selected} />
       )}
     </>
   );
