@@ -25,10 +25,13 @@ export const grants = new Resource<Grant[]>(() => getAll<Grant>("/api/v1/grants"
   changes: (event) => event.event === "approval.resolved" || event.event === "config.reloaded",
 });
 
-export const approvalOf = (id: string): Resource<Approval> =>
-  new Resource(() => get<Approval>(`/api/v1/approvals/${segment(id)}`), { changes: (event) => changesApprovals(event) && event.approvalId === id });
+// A person approves the numbers that were sent, not rounded ones.
+const exact = ["arguments"];
 
-export const answerApproval = (id: string, answer: AnswerBody): Promise<Approval> => post(`/api/v1/approvals/${segment(id)}`, answer);
+export const approvalOf = (id: string): Resource<Approval> =>
+  new Resource(() => get<Approval>(`/api/v1/approvals/${segment(id)}`, { exact }), { changes: (event) => changesApprovals(event) && event.approvalId === id });
+
+export const answerApproval = (id: string, answer: AnswerBody): Promise<Approval> => post(`/api/v1/approvals/${segment(id)}`, answer, {}, { exact });
 export const revokeGrant = (id: string): Promise<void> => remove(`/api/v1/grants/${segment(id)}`);
 
 /** What led to the question: the last messages of the conversation, and its last calls. */

@@ -91,7 +91,7 @@ export const hasEnded = (call: Call): boolean => terminal.includes(call.status);
 
 /** One call with its arguments and result; read again until it has ended. */
 export function callOf(id: string): Resource<Call> {
-  const resource: Resource<Call> = new Resource(() => get<Call>(`/api/v1/calls/${segment(id)}`), {
+  const resource: Resource<Call> = new Resource(() => get<Call>(`/api/v1/calls/${segment(id)}`, { exact: ["arguments", "output"] }), {
     changes: (event) => {
       const call = resource.data.peek()?.value;
       return call !== undefined && !hasEnded(call) && (event.event === "metrics.tick" || event.event.startsWith("approval."));

@@ -86,7 +86,7 @@ export const explanationOf = (name: string, threadId: string, everyMs = 30_000):
 export const dryRun = (name: string, args: unknown, threadId: string): Promise<Explanation> => post(`${toolPath(name)}/explain`, { arguments: args, ...(threadId && { threadId }) });
 
 export const toolOf = (name: string): Resource<Tool> =>
-  new Resource(() => get<Tool>(toolPath(name)), { changes: (event) => concerns(name)(event) || changesList(event), everyMs: 20_000 });
+  new Resource(() => get<Tool>(toolPath(name), { exact: ["parameters", "outputSchema", "config"] }), { changes: (event) => concerns(name)(event) || changesList(event), everyMs: 20_000 });
 
 // Changes by hand. Each answers with what holds now; the event that follows lets every page read the tool again.
 

@@ -3,9 +3,24 @@ import { after, before, describe, test } from "node:test";
 import { gone, visible, withPage } from "./browser.ts";
 import { TestServer, until } from "./server.ts";
 
+/** Takes numbers, and more. */
+const exactConfig = `
+[tools.exact]
+command = "cat"
+confirm = true
+[tools.exact.parameters]
+type = "object"
+required = ["id"]
+properties = { id = { type = "integer" }, ratio = { type = "number" }, name = { type = "string" } }
+`;
+
+/** A number as it is written, which numbers of JavaScript cannot hold. */
+const written = (text: string): unknown => (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(text);
+const large = "9007199254740993";
+
 describe("approvals", { concurrency: 1 }, () => {
   let server: TestServer;
-  before(async () => void (server = await TestServer.start({ config: `[tools.brief]\nbuiltin = "dangerous"\napproval_timeout = "6s"\n` })));
+  before(async () => void (server = await TestServer.start({ config: `[tools.brief]\nbuiltin = "dangerous"\napproval_timeout = "6s"\n${exactConfig}` })));
   after(() => server.stop());
 
   const state = async (id: string): Promise<string> => (await server.api("GET", `/api/v1/approvals/${id}`)).state;
@@ -117,5 +132,33 @@ describe("approvals", { concurrency: 1 }, () => {
       await page.getByRole("button", { name: "Show more" }).click();
       await visible(page.getByText("/end"));
     });
+  });
+
+  test("numbers are shown and sent as they were written", async () => {
+    const ask = () => server.ask("exact", { id: written(large), ratio: written("1.0"), name: "a" }, "t6");
+    const sent = async (id: string): Promise<string> => {
+      const { callId } = await server.api("GET", `/api/v1/approvals/${id}`);
+      await ended(callId);
+      return (await fetch(`${server.url}/api/v1/calls/${callId}`)).text();
+    };
+    const id = await ask();
+    await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
+      await visible(page.locator(".argument", { hasText: "id" }).getByText(large, { exact: true }));
+      await visible(page.locator(".argument", { hasText: "ratio" }).getByText("1.0", { exact: true }));
+      await page.getByRole("button", { name: "Edit…" }).click();
+      await page.getByRole("button", { name: "JSON", exact: true }).first().click();
+      const field = page.getByLabel("Arguments as JSON");
+      assert.match(await field.inputValue(), /"id": 9007199254740993,\s+"name": "a",\s+"ratio": 1\.0|"id": 9007199254740993,\s+"ratio": 1\.0/);
+      await field.fill((await field.inputValue()).replace('"a"', '"b"'));
+      await page.getByRole("button", { name: "Allow with these arguments" }).click();
+      await visible(page.getByText("with edited arguments"));
+    });
+    assert.match(await sent(id), /"arguments":\{"id":9007199254740993,("name":"b",)?"ratio":1\.0/);
+    const plain = await ask();
+    await withPage(server, `/ui/approvals/${plain}`, async ({ page }) => {
+      await page.getByRole("button", { name: "Allow once" }).click();
+      await visible(page.locator("[data-outcome]"));
+    });
+    assert.match(await sent(plain), /"arguments":\{"id":9007199254740993/);
   });
 });

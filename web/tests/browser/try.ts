@@ -37,6 +37,7 @@ day = { type = "string", format = "date" }
 at = { type = "string", format = "date-time" }
 mail = { type = "string", format = "email" }
 note = { type = ["string", "null"] }
+big = { type = "integer" }
 box = { type = "object", properties = { a = { type = "integer" } } }
 `;
 
@@ -224,6 +225,25 @@ describe("try", { concurrency: 1 }, () => {
       await place(page, "/box").fill('{"a": 7}');
       assert.equal((await sent()).note, undefined);
       assert.equal(await place(page, "/box/a").inputValue(), "7");
+    });
+  });
+
+  test("a large number is one number in the form, in the JSON, in the call, and when it is tried again", async () => {
+    const large = "9007199254740993";
+    await withPage(server, "/ui/tools/formats?tab=try", async ({ page }) => {
+      await place(page, "/big").fill(large);
+      await page.getByRole("button", { name: "JSON", exact: true }).first().click();
+      assert.match(await place(page, "").inputValue(), /"big": 9007199254740993\b/);
+      await place(page, "").fill(`{"big": ${large}, "box": {"a": ${large}}}`);
+      await page.getByRole("button", { name: "Form", exact: true }).click();
+      assert.equal(await place(page, "/big").inputValue(), large);
+      assert.equal(await place(page, "/box/a").inputValue(), large);
+      await page.getByRole("button", { name: "Run", exact: true }).click();
+      await visible(page.locator(".result .tree").getByText(large).first());
+      await page.getByRole("link", { name: "record of the call" }).click();
+      await visible(page.locator("#call pre").getByText(`"big": ${large}`).first());
+      await page.getByRole("link", { name: "Try again" }).click();
+      await until("the arguments", async () => (await place(page, "/big").inputValue()) === large);
     });
   });
 });

@@ -4,7 +4,8 @@ import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
 import type { AnswerBody, Approval, Tool } from "../../api/types.ts";
-import { parseObject, pretty } from "../../base/json.ts";
+import { parseMembers } from "../../base/exact-json.ts";
+import { pretty } from "../../base/json.ts";
 import { answerApproval, changeDraft, type Draft, draftOf } from "../../data/approvals.ts";
 import { texts } from "../../i18n/index.ts";
 import { Icon } from "../../ui/icon.tsx";
@@ -116,7 +117,7 @@ export function Decision({ approval, tool, onAnswer }: Props) {
 }
 
 function allowEdited(text: string, answer: (body: AnswerBody) => Promise<void>): void {
-  const parsed = parseObject(text);
+  const parsed = parseMembers(text);
   if ("value" in parsed) void answer({ outcome: "modify_with_editor", arguments: parsed.value });
 }
 

@@ -1,7 +1,8 @@
 // Changes the arguments of a call as JSON and shows the difference before it is allowed.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { parseObject, pretty } from "../../base/json.ts";
+import { parseMembers } from "../../base/exact-json.ts";
+import { pretty } from "../../base/json.ts";
 import type { Draft } from "../../data/approvals.ts";
 import { texts } from "../../i18n/index.ts";
 import { Diff } from "../../ui/diff.tsx";
@@ -22,7 +23,7 @@ export function EditForm({ before, draft, change, isOpen, isBusy, allow, errors 
   const t = texts.value.approvals;
   const field = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => field.current?.focus(), []);
-  const parsed = parseObject(draft.text);
+  const parsed = parseMembers(draft.text);
   return (
     <div class="form">
       <label>

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { ApiError } from "../../../api/client.ts";
 import type { Tool } from "../../../api/types.ts";
-import { fieldOf, initialValue, valueAt, withAt, withoutMasked } from "../../../base/form.ts";
+import { canShow, fieldOf, initialValue, valueAt, withAt, withoutMasked } from "../../../base/form.ts";
 import type { Json } from "../../../base/json.ts";
 import { base, copyText } from "../../../base/page.ts";
 import { command, curl, python, type SnippetCall } from "../../../base/snippets.ts";
@@ -160,7 +160,7 @@ const wholePath: Path = [];
 function Arguments({ form, value, view }: { form: Form; value: Json; view: "form" | "json" }) {
   const field = fieldOf(form.root, form.root);
   if (view === "json") return <Whole form={form} value={value} />;
-  if (field.kind === "object" && Object.keys(value ?? {}).every((name) => field.members.some((member) => member.name === name))) {
+  if (field.kind === "object" && canShow(field, value)) {
     if (field.members.length === 0) return <p class="quiet">{texts.value.tryIt.none}</p>;
     return <Members form={form} field={field} path={wholePath} value={value} />;
   }
