@@ -7,7 +7,7 @@ import { bytes, countdown, duration, number, percent } from "../src/base/format.
 import { schemaFields, schemaType } from "../src/base/json.ts";
 import { closest, search } from "../src/base/match.ts";
 import { SseParser } from "../src/base/sse.ts";
-import { isLong, pieces, plain, shorten } from "../src/base/text.ts";
+import { isLong, pieces, plain, shorten, shownOf } from "../src/base/text.ts";
 
 test("hidden characters are shown by their code, others stay", () => {
   assert.deepEqual(pieces("a\u202Eb"), [{ text: "a" }, { mark: "U+202E", name: "U+202E" }, { text: "b" }]);
@@ -21,6 +21,18 @@ test("a text is cut between characters", () => {
   assert.equal(shorten("ab😀", 3), "ab…");
   assert.equal(shorten("abc", 3), "abc");
   assert.ok(isLong("x".repeat(401)) && isLong("\n".repeat(12)) && !isLong("x\n".repeat(5)));
+});
+
+test("a long text is shown whole, a huge one with its end and in steps", () => {
+  assert.deepEqual(shownOf("x".repeat(20_000), 0), { head: 20_000, tail: 20_000 });
+  const huge = "A".repeat(60_000) + " rm -rf /";
+  assert.deepEqual(shownOf(huge, 0), { head: 2_000, tail: 58_009 });
+  assert.deepEqual(shownOf(huge, 1), { head: 52_000, tail: 58_009 });
+  assert.deepEqual(shownOf(huge, 2), { head: huge.length, tail: huge.length });
+  const pairs = "😀".repeat(20_000) + "x";
+  const { head, tail } = shownOf(`x${pairs}`, 0);
+  // An unpaired surrogate cannot be part of an address.
+  assert.ok(encodeURIComponent(`x${pairs}`.slice(0, head) + `x${pairs}`.slice(tail)));
 });
 
 test("events are read whatever the pieces in which they arrive", () => {

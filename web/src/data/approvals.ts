@@ -61,11 +61,13 @@ export interface Draft {
   mode: "none" | "edit" | "deny";
   text: string;
   reason: string;
-  /** Long values that were opened. */
-  opened: readonly string[];
+  /** The long values that were opened, and how often more of each was asked for. */
+  opened: Readonly<Record<string, number>>;
+  /** The long values that a person allows without having read all of them. */
+  unread: readonly string[];
 }
 
-const emptyDraft: Draft = { mode: "none", text: "", reason: "", opened: [] };
+const emptyDraft: Draft = { mode: "none", text: "", reason: "", opened: {}, unread: [] };
 export const drafts = signal<Readonly<Record<string, Draft>>>({});
 export const draftOf = (id: string): Draft => drafts.value[id] ?? emptyDraft;
 

@@ -121,16 +121,33 @@ describe("approvals", { concurrency: 1 }, () => {
     });
   });
 
-  test("a long value must be opened before the call can be allowed", async () => {
+  test("a long value must be shown to its end before the call can be allowed", async () => {
     const id = await server.ask("dangerous", { folder: `/tmp/${"x".repeat(3000)}/end` }, "t5");
     await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
       await visible(page.getByText("Open these long values"));
       assert.ok(await page.getByRole("button", { name: "Allow once" }).isDisabled());
       assert.ok(await page.getByRole("button", { name: "Always this tool" }).isDisabled());
       await page.getByRole("button", { name: /^Open \(/ }).click();
-      assert.ok(await page.getByRole("button", { name: "Allow once" }).isEnabled());
-      await page.getByRole("button", { name: "Show more" }).click();
       await visible(page.getByText("/end"));
+      assert.ok(await page.getByRole("button", { name: "Allow once" }).isEnabled());
+    });
+    const huge = await server.ask("dangerous", { folder: `${"A".repeat(60_000)} rm -rf /` }, "t5");
+    await withPage(server, `/ui/approvals/${huge}`, async ({ page }) => {
+      const allow = page.getByRole("button", { name: "Allow once" });
+      await page.getByRole("button", { name: /^Open \(/ }).click();
+      await visible(page.getByText("rm -rf /"));
+      await visible(page.getByText("56009 of 60009 characters are not shown here"));
+      assert.ok(await allow.isDisabled());
+      const without = page.getByLabel("Allow without reading all of it");
+      await without.check();
+      assert.ok(await allow.isEnabled());
+      await without.uncheck();
+      assert.ok(await allow.isDisabled());
+      await page.getByRole("button", { name: "Show more of it" }).click();
+      assert.ok(await allow.isDisabled());
+      await page.getByRole("button", { name: "Show more of it" }).click();
+      await gone(without);
+      assert.ok(await allow.isEnabled());
     });
   });
 

@@ -132,7 +132,7 @@ describe("hostile", { concurrency: 1 }, () => {
       await page.goto(`${server.url}/ui/approvals/${approval}`);
       await visible(page.getByRole("button", { name: "Open (1000000 characters)" }));
       await page.getByRole("button", { name: /^Open/ }).click();
-      await visible(page.getByRole("button", { name: /Show more/ }));
+      await visible(page.getByRole("button", { name: "Show more of it" }));
       assert.ok((await page.evaluate(() => document.body.innerText.length)) < 20_000);
       await page.getByRole("button", { name: "Edit…" }).click();
       await visible(page.getByLabel("Arguments as JSON"));
