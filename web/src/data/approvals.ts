@@ -59,6 +59,8 @@ export async function conversationOf(threadId: string): Promise<Conversation> {
 /** What a person typed about an approval. Kept while the page is open, whatever happens to the approval meanwhile. */
 export interface Draft {
   mode: "none" | "edit" | "deny";
+  /** How the arguments are edited. */
+  view: "form" | "json";
   text: string;
   reason: string;
   /** The long values that were opened, and how often more of each was asked for. */
@@ -67,7 +69,7 @@ export interface Draft {
   unread: readonly string[];
 }
 
-const emptyDraft: Draft = { mode: "none", text: "", reason: "", opened: {}, unread: [] };
+const emptyDraft: Draft = { mode: "none", view: "form", text: "", reason: "", opened: {}, unread: [] };
 export const drafts = signal<Readonly<Record<string, Draft>>>({});
 export const draftOf = (id: string): Draft => drafts.value[id] ?? emptyDraft;
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { gone, visible, withPage } from "./browser.ts";
+import { place } from "./pages.ts";
 import { TestServer, until } from "./server.ts";
 
 /** Takes numbers, and more. */
@@ -47,14 +48,25 @@ describe("approvals", { concurrency: 1 }, () => {
     const id = await server.ask("dangerous", { folder: "/tmp/b" }, "t1");
     await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
       await page.getByRole("button", { name: "Edit…" }).click();
+      await place(page, "/folder").fill("/tmp/form");
+      await visible(page.locator(".diff .added", { hasText: "/tmp/form" }));
+      await page.getByRole("button", { name: "JSON", exact: true }).click();
       const field = page.getByLabel("Arguments as JSON");
-      await field.fill("{");
+      assert.deepEqual(JSON.parse(await field.inputValue()), { folder: "/tmp/form" });
+      await field.fill("[]");
       await visible(page.getByText("This is not a JSON object."));
+      await field.fill('{\n  "folder": x\n}');
+      await visible(page.getByRole("button", { name: "Line 2, column 13" }));
       const allow = page.getByRole("button", { name: "Allow with these arguments" });
       assert.ok(await allow.isDisabled());
+      assert.ok(await page.getByRole("button", { name: "Form", exact: true }).isDisabled());
       await field.fill('{"folder": 7}');
       await allow.click();
       await visible(page.locator(".error-text", { hasText: "/folder" }));
+      await field.fill('{"folder": "/tmp/json"}');
+      await page.getByRole("button", { name: "Form", exact: true }).click();
+      assert.equal(await place(page, "/folder").inputValue(), "/tmp/json");
+      await page.getByRole("button", { name: "JSON", exact: true }).click();
       await field.fill('{"folder": "/tmp/c"}');
       await visible(page.locator(".diff .removed", { hasText: "/tmp/b" }));
       await visible(page.locator(".diff .added", { hasText: "/tmp/c" }));
@@ -82,6 +94,7 @@ describe("approvals", { concurrency: 1 }, () => {
     const id = await server.ask("brief", { folder: "/tmp/e" }, "t2");
     await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
       await page.getByRole("button", { name: "Edit…" }).click();
+      await page.getByRole("button", { name: "JSON", exact: true }).click();
       await page.getByLabel("Arguments as JSON").fill('{"folder": "/half"}');
       await page.locator("[data-outcome=timed_out]").waitFor({ timeout: 20_000 });
       assert.equal(await page.getByLabel("Arguments as JSON").inputValue(), '{"folder": "/half"}');

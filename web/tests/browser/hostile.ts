@@ -135,6 +135,7 @@ describe("hostile", { concurrency: 1 }, () => {
       await visible(page.getByRole("button", { name: "Show more of it" }));
       assert.ok((await page.evaluate(() => document.body.innerText.length)) < 20_000);
       await page.getByRole("button", { name: "Edit…" }).click();
+      await page.getByRole("button", { name: "JSON", exact: true }).first().click();
       await visible(page.getByLabel("Arguments as JSON"));
     });
   });

@@ -125,7 +125,8 @@ function NumberField({ form, field, path, value, shared }: InnerProps & { shared
 /** Any value as JSON. The form has the last one that was valid. */
 function JsonField({ form, path, value, shared }: InnerProps & { shared: Shared }) {
   const t = texts.value.tryIt;
-  const [typed, setTyped] = useState(pretty(value));
+  const pointer = pointerOf(path);
+  const [typed, setTyped] = useState(form.typed.get(pointer) ?? pretty(value));
   const parsed = parse(typed);
   useEffect(() => {
     if ("value" in parsed && JSON.stringify(parsed.value) !== JSON.stringify(value)) setTyped(pretty(value));
@@ -144,7 +145,10 @@ function JsonField({ form, path, value, shared }: InnerProps & { shared: Shared 
         onInput={(event) => {
           setTyped(event.currentTarget.value);
           const next = parse(event.currentTarget.value);
-          if ("value" in next) form.set(path, next.value);
+          if ("value" in next) {
+            form.typed.delete(pointer);
+            form.set(path, next.value);
+          } else form.typed.set(pointer, event.currentTarget.value);
         }}
       />
       {"error" in parsed && <p class="error-text">{t.notJson} <Raw text={parsed.error} limit={200} /></p>}

@@ -18,7 +18,15 @@ export interface Form {
   errorsAt: (pointer: string, isDeep?: boolean) => readonly string[];
   /** A field whose text is no value yet keeps the call from being made. */
   markInvalid: (pointer: string, isInvalid: boolean) => void;
+  /** Texts of fields for JSON that are not JSON yet, by JSON pointer. */
+  typed: Map<string, string>;
+  /** Whether the server puts a value back, whatever the type of its place. */
+  isKept?: (value: Json) => boolean;
 }
+
+/** The places whose text is no value, after a change of one of them. */
+export const changedInvalid = (all: readonly string[], pointer: string, isInvalid: boolean): readonly string[] =>
+  all.includes(pointer) === isInvalid ? all : isInvalid ? [...all, pointer] : all.filter((one) => one !== pointer);
 
 interface Props {
   form: Form;
@@ -39,8 +47,9 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
   const t = texts.value.tryIt;
   const [isJson, setJson] = useState(false);
   const described = fieldOf(schema, form.root);
+  const isKept = value !== undefined && (form.isKept?.(value) ?? false);
   const isShown = path.length <= maxDepth && canShow(described, value);
-  const field: FormField = isJson || !isShown ? { ...described, kind: "json" } : described;
+  const field: FormField = isKept ? { ...described, kind: "text", format: "" } : isJson || !isShown ? { ...described, kind: "json" } : described;
   const pointer = pointerOf(path);
   const errors = form.errorsAt(pointer, field.kind === "json");
   const id = `field${pointer}`;
@@ -54,7 +63,7 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
           null
         </button>
       )}
-      {isShown && described.kind !== "json" && path.length > 0 && (
+      {isShown && !isKept && described.kind !== "json" && path.length > 0 && (
         <button type="button" class="link to-json" aria-pressed={isJson} aria-label={`${t.json}: ${last}`} onClick={() => setJson(!isJson)}>
           {t.json}
         </button>

@@ -22,7 +22,7 @@ import { Code } from "../../../ui/raw.tsx";
 import { address, route } from "../../../ui/router.ts";
 import { Loaded } from "../../../ui/state.tsx";
 import { ProblemLink } from "../../calls/failure.tsx";
-import { Field, type Form, Members, type Path } from "./field.tsx";
+import { changedInvalid, Field, type Form, Members, type Path } from "./field.tsx";
 import { type DryRun, Forecast, Problems } from "./forecast.tsx";
 import { Result } from "./result.tsx";
 
@@ -63,6 +63,7 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
   const [error, setError] = useState<ApiError | null>(null);
   const [started, setStarted] = useState<string | null>(null);
   const [isAsking, setAsking] = useState(false);
+  const typed = useMemo(() => new Map<string, string>(), []);
   const progress = useProgress();
   const [forecast, setForecast] = useState<DryRun | null>(null);
   const problems = (error?.problem?.errors ?? forecast?.facts.call?.problems ?? []) as { pointer: string; detail: string; suggestion?: string }[];
@@ -78,7 +79,8 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
         ...problems.filter((one) => isHere(one.pointer)).map(({ pointer: other, detail, suggestion }) => inner(other) + [detail, suggestion].filter(Boolean).join("; ")),
       ];
     },
-    markInvalid: (pointer, isInvalid) => setInvalid((before) => (before.includes(pointer) === isInvalid ? before : isInvalid ? [...before, pointer] : before.filter((one) => one !== pointer))),
+    markInvalid: (pointer, isInvalid) => setInvalid((before) => changedInvalid(before, pointer, isInvalid)),
+    typed,
   };
   const attempt = async (act: () => Promise<unknown>) => {
     setAsking(false);
