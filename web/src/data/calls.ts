@@ -101,8 +101,8 @@ export function callOf(id: string): Resource<Call> {
 }
 
 /** Starts a call and answers with its id at once: its page or form follows it, and may cancel it. The record then has its output. */
-export const startCall = (tool: string, args: unknown, threadId: string): Promise<Call> =>
-  post(`/api/v1/tools/${segment(tool)}/calls`, { arguments: args, ...(threadId && { threadId }) }, { prefer: "respond-async" });
+export const startCall = (tool: string, args: unknown, threadId: string, key = ""): Promise<Call> =>
+  post(`/api/v1/tools/${segment(tool)}/calls`, { arguments: args, ...(threadId && { threadId }) }, { prefer: "respond-async", ...(key && { "idempotency-key": key }) });
 
 export const cancelCall = (id: string): Promise<unknown> => post(`/api/v1/calls/${segment(id)}/cancel`);
 

@@ -246,4 +246,59 @@ describe("try", { concurrency: 1 }, () => {
       await until("the arguments", async () => (await place(page, "/big").inputValue()) === large);
     });
   });
+
+  test("what was typed and the call that runs are there after another part was looked at", async () => {
+    await withPage(server, "/ui/tools/dangerous?tab=try", async ({ page }) => {
+      const run = async () => {
+        await page.getByRole("button", { name: "Run", exact: true }).click();
+        await page.getByRole("button", { name: "Run it" }).click();
+      };
+      await place(page, "/folder").fill("/tmp/first");
+      await run();
+      await visible(page.getByText("The call waits for an approval:"));
+      await page.getByRole("link", { name: "Schema" }).click();
+      await gone(page.locator(".try"));
+      await page.getByRole("link", { name: "Try it" }).click();
+      assert.equal(await place(page, "/folder").inputValue(), "/tmp/first");
+      await visible(page.getByText("The call waits for an approval:"));
+      // Neither a dry run nor a second call takes the first one away.
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(page.locator("#forecast"));
+      const cancel = page.locator(".result").getByRole("button", { name: "Cancel" });
+      assert.equal(await cancel.count(), 1);
+      await place(page, "/folder").fill("/tmp/second");
+      await run();
+      await until("both calls", async () => (await cancel.count()) === 2);
+      await cancel.first().click();
+      await visible(page.locator(".result .badge", { hasText: "cancelled" }));
+      await cancel.first().click();
+      await until("both ends", async () => (await cancel.count()) === 0);
+      await page.getByRole("button", { name: "Clear", exact: true }).click();
+      assert.equal(await place(page, "/folder").inputValue(), "");
+    });
+  });
+
+  test("a call whose answer was lost is the same call when it is run again", async () => {
+    await withPage(server, "/ui/tools/notes?tab=try", async ({ page }) => {
+      const keys: string[] = [];
+      await page.route("**/api/v1/tools/notes/calls", async (route) => {
+        keys.push(route.request().headers()["idempotency-key"] ?? "");
+        if (keys.length > 1) return route.continue();
+        await route.fetch();
+        await route.abort();
+      });
+      await page.getByRole("button", { name: "JSON", exact: true }).first().click();
+      await place(page, "").fill('{"text": "once"}');
+      const run = page.getByRole("button", { name: "Run", exact: true });
+      await run.click();
+      await visible(page.getByRole("alert").getByText("The server did not answer."));
+      await run.click();
+      await visible(page.locator(".result .badge"));
+      await run.click();
+      await until("a third request", () => keys.length === 3);
+      assert.ok(keys[0]);
+      assert.equal(keys[0], keys[1]);
+      assert.notEqual(keys[1], keys[2]);
+    });
+  });
 });

@@ -21,12 +21,12 @@ import { TimelineCard } from "../../calls/timeline.tsx";
 
 const followEveryMs = 400;
 
-export function Result({ id, progress }: { id: string; progress: Progress | undefined }) {
+export function Result({ id, progress, onEnd }: { id: string; progress: Progress | undefined; onEnd: () => void }) {
   const t = texts.value.tryIt;
   const resource = useMemo(() => callOf(id), [id]);
   const snapshot = useResource(resource).value;
   useEffect(() => {
-    if (snapshot && hasEnded(snapshot.value)) return;
+    if (snapshot && hasEnded(snapshot.value)) return onEnd();
     const timer = setTimeout(() => void resource.read(), followEveryMs);
     return () => clearTimeout(timer);
   }, [snapshot]);
