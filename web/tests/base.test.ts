@@ -13,6 +13,11 @@ test("hidden characters are shown by their code, others stay", () => {
   assert.deepEqual(pieces("a\u202Eb"), [{ text: "a" }, { mark: "U+202E", name: "U+202E" }, { text: "b" }]);
   assert.equal(plain("\u001b[31mred\u0007"), "[ESC][31mred[U+0007]");
   assert.equal(plain("zero\u200bwidth \u{e0041}tag"), "zero[U+200B]width [U+E0041]tag");
+  for (const code of [0x00ad, 0x034f, 0x061c, 0x115f, 0x1160, 0x180b, 0x180e, 0x180f, 0x200b, 0x2028, 0x202e, 0x2060, 0x2800, 0x3164, 0xfe00, 0xfe0f, 0xfeff, 0xffa0, 0xfffa, 0xe0001, 0xe0100, 0xe01ef]) {
+    const name = `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+    assert.equal(plain(`a${String.fromCodePoint(code)}b`), `a[${name}]b`);
+  }
+  assert.equal(plain("⚠\ufe0f\ufe0f a\ufe0f ⚠\ufe0e"), "⚠\ufe0f[U+FE0F] a[U+FE0F] ⚠[U+FE0E]");
   assert.equal(plain("line\n\ttab é 天气 😀"), "line\n\ttab é 天气 😀");
 });
 

@@ -3,9 +3,10 @@
 /** A piece of a text: as it is, or one character that must be shown by its code point. */
 export type Piece = { text: string } | { mark: string; name: string };
 
-// C0 and C1 controls without tab, line feed and carriage return; bidi controls; invisible characters; line and
-// paragraph separators; tags.
-const hidden = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
+// C0 and C1 controls without tab, line feed and carriage return; line and paragraph separators; bidi controls; all that
+// Unicode lets a font leave out, such as fillers, tags and variation selectors; the empty braille pattern. Only the selector that
+// belongs to an emoji stays, because it says nothing but how that is drawn.
+const hidden = /(?!(?<=\p{Extended_Pictographic})\ufe0f)[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u2028-\u202e\u2800\ufff9-\ufffb\p{Default_Ignorable_Code_Point}]/gu;
 
 export function pieces(text: string): Piece[] {
   const result: Piece[] = [];

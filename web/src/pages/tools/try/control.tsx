@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type FormField, pointerOf } from "../../../base/form.ts";
 import { isWhole, parseExact, typedNumber } from "../../../base/exact-json.ts";
 import { isNumber, type Json, pretty, valueText } from "../../../base/json.ts";
+import { plain, shorten } from "../../../base/text.ts";
 import { texts } from "../../../i18n/index.ts";
 import { Icon } from "../../../ui/icon.tsx";
 import { Raw } from "../../../ui/raw.tsx";
@@ -43,7 +44,7 @@ export function Control(props: InnerProps) {
           <option value="-1">{texts.value.tryIt.unset}</option>
           {all.map((option, index) => (
             <option key={index} value={String(index)} data-raw>
-              {typeof option === "string" ? option : JSON.stringify(option)}
+              {plain(shorten(valueText(option), 200))}
             </option>
           ))}
         </select>

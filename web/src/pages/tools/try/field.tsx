@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { canShow, emptyOf, fieldOf, type FormField, initialValue, optionOf, pointerOf } from "../../../base/form.ts";
 import { isObject, type Json } from "../../../base/json.ts";
+import { plain, shorten } from "../../../base/text.ts";
 import { texts } from "../../../i18n/index.ts";
 import { Code, Raw } from "../../../ui/raw.tsx";
 import { Control, type InnerProps } from "./control.tsx";
@@ -206,7 +207,7 @@ function Choice({ form, path, value, options, isRequired, isItem, id }: InnerPro
           const { title, kind } = fieldOf(one, form.root);
           return (
             <option key={index} value={String(index)} {...(title && { "data-raw": true })}>
-              {title || `${t.option(index + 1)} (${kind})`}
+              {plain(shorten(title, 200)) || `${t.option(index + 1)} (${kind})`}
             </option>
           );
         })}
