@@ -2,7 +2,7 @@ import { timeTicks, valueTicks } from "../src/base/axis.ts";
 import { linePath, pointsPath } from "../src/base/line-path.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { diffLines } from "../src/base/diff.ts";
+import { diffLines, firstDifferences } from "../src/base/diff.ts";
 import { bytes, countdown, duration, number, percent } from "../src/base/format.ts";
 import { schemaFields, schemaType } from "../src/base/json.ts";
 import { closest, search } from "../src/base/match.ts";
@@ -60,6 +60,11 @@ test("a difference names removed and added lines and leaves the rest", () => {
   // Too large to compare line by line: shown as replaced, in time.
   const many = (text: string) => Array.from({ length: 5000 }, (_, index) => `${text}${index}`).join("\n");
   assert.equal(diffLines(many("a"), many("b")).length, 10_000);
+});
+
+test("a long line is known by where it begins to differ", () => {
+  const lines = diffLines(`a\n${"x".repeat(5000)}1\nb\nsame`, `a\n${"x".repeat(5000)}2\nsame\nnew`);
+  assert.deepEqual(lines.map(({ kind }, index) => `${kind[0]}${firstDifferences(lines)[index]}`), ["s0", "r5000", "r0", "a5000", "s0", "a0"]);
 });
 
 test("what was probably meant is found", () => {

@@ -191,4 +191,19 @@ describe("approvals", { concurrency: 1 }, () => {
     });
     assert.match(await sent(plain), /"arguments":\{"id":9007199254740993/);
   });
+
+  test("no difference is left out of an edit without a word", async () => {
+    const members = (value: string) => Object.fromEntries(Array.from({ length: 600 }, (_, index) => [`m${index}`, value]));
+    const id = await server.ask("exact", { id: 1, ...members("a") }, "t7");
+    await withPage(server, `/ui/approvals/${id}`, async ({ page }) => {
+      await page.getByRole("button", { name: "Edit…" }).click();
+      await page.getByLabel("Arguments as JSON").fill(JSON.stringify({ id: 1, ...members("b"), long: `${"x".repeat(3000)}end` }));
+      const lines = page.locator(".diff .added");
+      assert.equal(await lines.count(), 0);
+      await page.getByRole("button", { name: /^Show \d+ more lines$/ }).click();
+      assert.equal(await lines.count(), 601);
+      await page.getByRole("button", { name: /^Show more/ }).last().click();
+      await visible(lines.getByText("xend"));
+    });
+  });
 });
