@@ -27,6 +27,9 @@ args = ["-e", ${JSON.stringify(slowly)}]
 annotations = { read_only = true }
 text_limit = 1000
 rate_limit = { requests = 100, per = "1m" }
+[tools.writes]
+command = "cat"
+annotations = { destructive = false }
 [tools.formats]
 command = "cat"
 annotations = { read_only = true }
@@ -41,9 +44,18 @@ big = { type = "integer" }
 box = { type = "object", properties = { a = { type = "integer" } } }
 `;
 
+const manyConfig = `
+[tools.many]
+command = "cat"
+[tools.many.parameters]
+type = "object"
+[tools.many.parameters.properties]
+${Array.from({ length: 320 }, (_, index) => `m${index} = { type = "string" }`).join("\n")}
+`;
+
 describe("try", { concurrency: 1 }, () => {
   let server: TestServer;
-  before(async () => void (server = await TestServer.start({ config: richConfig + moreConfig })));
+  before(async () => void (server = await TestServer.start({ config: richConfig + moreConfig + manyConfig })));
   after(() => server.stop());
 
   test("a tool is run from its form, and the form and the JSON show one value", async () => {
@@ -279,26 +291,38 @@ describe("try", { concurrency: 1 }, () => {
   });
 
   test("a call whose answer was lost is the same call when it is run again", async () => {
-    await withPage(server, "/ui/tools/notes?tab=try", async ({ page }) => {
+    await withPage(server, "/ui/tools/writes?tab=try", async ({ page }) => {
       const keys: string[] = [];
-      await page.route("**/api/v1/tools/notes/calls", async (route) => {
+      await page.route("**/api/v1/tools/writes/calls", async (route) => {
         keys.push(route.request().headers()["idempotency-key"] ?? "");
         if (keys.length > 1) return route.continue();
         await route.fetch();
         await route.abort();
       });
-      await page.getByRole("button", { name: "JSON", exact: true }).first().click();
-      await place(page, "").fill('{"text": "once"}');
       const run = page.getByRole("button", { name: "Run", exact: true });
       await run.click();
       await visible(page.getByRole("alert").getByText("The server did not answer."));
+      const calls = async () => (await server.api("GET", "/api/v1/calls?tool=writes")).items;
+      await until("the first call to end", async () => (await calls())[0]?.status === "success");
       await run.click();
       await visible(page.locator(".result .badge"));
+      assert.equal((await calls()).length, 1);
       await run.click();
       await until("a third request", () => keys.length === 3);
       assert.ok(keys[0]);
       assert.equal(keys[0], keys[1]);
       assert.notEqual(keys[1], keys[2]);
+    });
+  });
+
+  test("members beyond the first three hundred are counted and shown on demand", async () => {
+    await withPage(server, "/ui/tools/many?tab=try", async ({ page }) => {
+      assert.equal(await place(page, "/m319").count(), 0);
+      await page.getByRole("button", { name: "Show more (20 left)" }).click();
+      await place(page, "/m319").fill("last");
+      await page.getByRole("link", { name: "Schema" }).click();
+      await page.getByRole("button", { name: "Show more (20 left)" }).click();
+      await visible(page.getByRole("rowheader", { name: "m319", exact: true }));
     });
   });
 });

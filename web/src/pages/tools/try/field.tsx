@@ -177,11 +177,24 @@ function Group(props: InnerProps) {
   );
 }
 
+/** More are shown on demand. */
+const firstMembers = 300;
+
 export function Members({ form, field, path, value }: { form: Form; field: FormField; path: Path; value: Json | undefined }): ComponentChildren {
+  const [shown, show] = useState(firstMembers);
   if (field.kind !== "object") return null;
-  return field.members.slice(0, 300).map(({ name, schema, isRequired }) => (
-    <Field key={name} form={form} schema={schema} path={[...path, name]} value={isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined} isRequired={isRequired} />
-  ));
+  return (
+    <>
+      {field.members.slice(0, shown).map(({ name, schema, isRequired }) => (
+        <Field key={name} form={form} schema={schema} path={[...path, name]} value={isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined} isRequired={isRequired} />
+      ))}
+      {field.members.length > shown && (
+        <button type="button" class="link" onClick={() => show(shown + firstMembers)}>
+          {texts.value.tryIt.moreEntries(field.members.length - shown)}
+        </button>
+      )}
+    </>
+  );
 }
 
 function Choice({ form, path, value, options, isRequired, isItem, id }: InnerProps & { options: readonly unknown[] }) {
