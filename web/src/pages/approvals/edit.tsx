@@ -24,6 +24,8 @@ interface Props {
   errors: readonly { pointer: string; detail: string }[];
 }
 
+const maxFormLength = 100_000;
+
 export function EditForm({ before, schema, draft, change, isOpen, isBusy, allow, errors }: Props) {
   const t = texts.value.approvals;
   const tryIt = texts.value.tryIt;
@@ -32,7 +34,8 @@ export function EditForm({ before, schema, draft, change, isOpen, isBusy, allow,
   const parsed = parseMembers(draft.text);
   const value = "value" in parsed ? parsed.value : null;
   const field = fieldOf(schema, schema);
-  const hasForm = value !== null && field.kind === "object" && field.members.length > 0 && canShow(field, value);
+  // A browser takes seconds to lay out a huge text in a field that wraps.
+  const hasForm = draft.text.length <= maxFormLength && value !== null && field.kind === "object" && field.members.length > 0 && canShow(field, value);
   const view = hasForm ? draft.view : "json";
   const form: Form = {
     root: schema,
