@@ -2,6 +2,7 @@
 
 import { base } from "../base/page.ts";
 import { observeServerTime } from "../base/clock.ts";
+import { parseWithExact } from "../base/exact-json.ts";
 import type { Page, Problem } from "./types.ts";
 
 export class ApiError extends Error {
@@ -38,6 +39,8 @@ export const whenUnauthenticated = (act: () => void): void => void (onUnauthenti
 interface Options {
   /** After how long without an answer it fails. */
   timeoutMs?: number;
+  /** The members of the answer in which numbers keep their text. */
+  exact?: readonly string[];
 }
 
 async function send(method: string, path: string, body?: unknown, more: Record<string, string> = {}, { timeoutMs = 30_000 }: Options = {}): Promise<Response> {
@@ -70,10 +73,10 @@ async function readProblem(response: Response): Promise<Problem | null> {
 async function request<T>(method: string, path: string, body?: unknown, headers?: Record<string, string>, options?: Options): Promise<T> {
   const response = await send(method, path, body, headers, options);
   const text = await response.text();
-  return (text ? JSON.parse(text) : undefined) as T;
+  return (text ? parseWithExact(text, options?.exact ?? []) : undefined) as T;
 }
 
-export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
+export const get = <T>(path: string, options?: Options): Promise<T> => request<T>("GET", path, undefined, undefined, options);
 export const post = <T>(path: string, body?: unknown, headers?: Record<string, string>, options?: Options): Promise<T> => request<T>("POST", path, body, headers, options);
 export const put = <T>(path: string, body: unknown, headers?: Record<string, string>): Promise<T> => request<T>("PUT", path, body, headers);
 export const remove = (path: string): Promise<void> => request<void>("DELETE", path);

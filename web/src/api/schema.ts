@@ -1473,6 +1473,8 @@ export interface components {
              * @description Number of calls waiting in queues.
              */
             queued: number;
+            /** @description Settings of the config that were changed by a reload and take effect only after a restart. */
+            restartPending?: string[];
             /**
              * Format: uint
              * @description Number of calls running on their own tasks.
@@ -2288,6 +2290,8 @@ export interface components {
             /** @description The text for people. */
             message: string;
         };
+        /** @description Which runs to list. */
+        RunFilter: "open" | "completed" | "failed" | "cancelled";
         /** @description run id */
         RunId: string;
         /** @description A run: one user message, and the agent's work on it. */
@@ -2677,6 +2681,8 @@ export interface components {
             stats: components["schemas"]["ToolNumbers"];
             /** @description Its shared status. A thread may have its own reasons not to be offered it. */
             status: components["schemas"]["ToolStatus"];
+            /** @description The first of these threads, by id; only for a single tool. */
+            withheldIn?: components["schemas"]["ThreadId"][];
             /**
              * Format: uint
              * @description The number of threads in which it is withheld because of what happened there.

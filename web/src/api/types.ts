@@ -4,15 +4,7 @@ import type { components } from "./schema.ts";
 
 type Schemas = components["schemas"];
 
-export type Tool = Omit<Schemas["Tool"], "withheldThreads"> & {
-  /** In a list the number of threads in which the tool is withheld; of one tool, some of them. */
-  withheldThreads?: number | WithheldThread[];
-};
-export interface WithheldThread {
-  threadId: string;
-  status: ToolStatus;
-  reason: string;
-}
+export type Tool = Schemas["Tool"];
 export type ToolStatus = Schemas["ToolStatus"];
 export type ToolLimits = Schemas["ToolLimits"];
 export type ToolStats = Schemas["ToolStats"];
@@ -38,10 +30,7 @@ export type Agent = Schemas["AgentInfo"];
 export type TimelineStep = Schemas["TimelineStep"];
 export type Instance = Schemas["InstanceInfo"];
 export type ContextInfo = Schemas["ContextInfo"];
-export type Info = Schemas["Info"] & {
-  /** Settings that a reload changed and that take effect only after a restart of this process. */
-  restartPending?: string[];
-};
+export type Info = Schemas["Info"];
 export type McpServer = Schemas["McpServerSummary"];
 export type McpServerInfo = Schemas["SourceInfo"];
 export type DefinitionChange = Schemas["DefinitionChange"];

@@ -20,6 +20,27 @@ export function diffLines(before: string, after: string): DiffLine[] {
   return [...same(a.slice(0, start)), ...middle, ...same(a.slice(a.length - end))];
 }
 
+/** For each line, where it begins to differ from the line that stands in its place in the other text. */
+export function firstDifferences(lines: readonly DiffLine[]): number[] {
+  const result = lines.map(() => 0);
+  for (let start = 0; start < lines.length; start++) {
+    const removed: number[] = [];
+    const added: number[] = [];
+    for (let line = lines[start]; line && line.kind !== "same"; line = lines[++start]) (line.kind === "removed" ? removed : added).push(start);
+    for (let pair = 0; pair < Math.min(removed.length, added.length); pair++) {
+      const [before, after] = [removed[pair] ?? 0, added[pair] ?? 0];
+      result[before] = result[after] = commonLength(lines[before]?.text ?? "", lines[after]?.text ?? "");
+    }
+  }
+  return result;
+}
+
+function commonLength(one: string, other: string): number {
+  let at = 0;
+  while (at < one.length && at < other.length && one[at] === other[at]) at++;
+  return at;
+}
+
 function diffMiddle(a: string[], b: string[]): DiffLine[] {
   const all = (kind: DiffLine["kind"], lines: string[]): DiffLine[] => lines.map((text) => ({ kind, text }));
   if (a.length * b.length > maxPairs) return [...all("removed", a), ...all("added", b)];

@@ -7,7 +7,6 @@ import { isObject, type Json } from "./json.ts";
 interface Exact {
   parse(text: string, reviver: (name: string, value: unknown, context?: { source?: string }) => unknown): Json;
   rawJSON?(text: string): unknown;
-  isRawJSON?(value: unknown): boolean;
 }
 
 const exact = JSON as unknown as Exact;
@@ -17,8 +16,25 @@ export const parseExact = (text: string): Json =>
     typeof value === "number" && context?.source !== undefined && exact.rawJSON && String(value) !== context.source ? exact.rawJSON(context.source) : value,
   );
 
-/** An object of JSON, and not a number that kept its text. */
-export const isMembers = (value: unknown): value is { [name: string]: Json } => isObject(value) && !exact.isRawJSON?.(value);
+/** An object of which some members keep the text of their numbers; in all others numbers are what can be reckoned with. */
+export function parseWithExact(text: string, names: readonly string[]): unknown {
+  const value = JSON.parse(text) as unknown;
+  if (names.length === 0 || !isObject(value)) return value;
+  const kept = parseExact(text) as { [name: string]: Json };
+  for (const name of names) if (Object.hasOwn(value, name)) value[name] = kept[name] ?? null;
+  return value;
+}
+
+/** What is typed into a field of a number, such as `1.` on the way to `1.5`: the number as it is written, or the text if it is none. */
+export function typedNumber(typed: string): Json | undefined {
+  const text = typed.trim();
+  if (text === "") return undefined;
+  const written = text.replace(/^\+/, "").replace(/^(-?)0+(?=\d)/, "$1").replace(/^(-?)\./, "$10.").replace(/\.(?=$|e)/i, "");
+  return /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(written) && Number.isFinite(Number(written)) ? parseExact(written) : typed;
+}
+
+/** Whether a number is whole as it is written, however large. */
+export const isWhole = (value: Json): boolean => /^-?\d+(\.0*)?$/.test(JSON.stringify(value)) || Number.isInteger(Number(JSON.stringify(value)));
 
 export type Parsed = { value: { [name: string]: Json } } | { error: string; at: number | null };
 
@@ -26,7 +42,7 @@ export type Parsed = { value: { [name: string]: Json } } | { error: string; at: 
 export function parseMembers(text: string): Parsed {
   try {
     const value = parseExact(text);
-    return isMembers(value) ? { value } : { error: "", at: null };
+    return isObject(value) ? { value } : { error: "", at: null };
   } catch (error) {
     return { error: error instanceof Error ? error.message : String(error), at: errorAt(text) };
   }

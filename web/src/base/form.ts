@@ -3,7 +3,7 @@
 // In: a schema of 2020-12 and the whole schema it is part of, for its references. Out: the kind of field, its words and its
 // limits. What has no field of its own becomes a field for JSON, so that every value can be given; the server validates.
 
-import { isObject, type Json } from "./json.ts";
+import { isNumber, isObject, type Json, valueText } from "./json.ts";
 
 export interface Member {
   name: string;
@@ -61,7 +61,7 @@ function target(reference: string, root: unknown): unknown {
   }
   const definitions = isObject(root) ? root.$defs : undefined;
   const all = isObject(definitions) ? Object.values(definitions) : [];
-  return all.find((one) => isObject(one) && (`#${String(one.$anchor)}` === reference || one.$id === reference));
+  return all.find((one) => isObject(one) && (`#${valueText(one.$anchor)}` === reference || one.$id === reference));
 }
 
 function decode(part: string): string {
@@ -107,7 +107,7 @@ export function fieldOf(schema: unknown, root: unknown, depth = 0): FormField {
   const types = Array.isArray(facts.type) ? facts.type : typeof facts.type === "string" ? [facts.type] : [];
   const real = types.filter((type) => type !== "null");
   const isNullable = types.includes("null") || (types.length === 0 && Array.isArray(facts.enum) && facts.enum.includes(null));
-  return { ...wordsOf(facts), isNullable, ...(types.length > 0 && real.length === 0 ? { kind: "enum", options: [null] } : kindOf(facts, real.length === 1 ? String(real[0]) : "")) };
+  return { ...wordsOf(facts), isNullable, ...(types.length > 0 && real.length === 0 ? { kind: "enum", options: [null] } : kindOf(facts, real.length === 1 ? valueText(real[0]) : "")) };
 }
 
 /** What all options of a choice have in common, beside their words. */
@@ -123,7 +123,7 @@ function wordsOf(facts: Schema): Pick<FormField, "title" | "description" | "defa
   return {
     title: typeof facts.title === "string" ? facts.title : "",
     description: typeof facts.description === "string" ? facts.description : "",
-    limits: limitNames.filter((name) => name in facts).map((name) => `${name} ${String(facts[name])}`),
+    limits: limitNames.filter((name) => name in facts).map((name) => `${name} ${valueText(facts[name])}`),
     ...(facts.default !== undefined && { default: facts.default }),
   };
 }
@@ -196,7 +196,7 @@ export function canShow(field: FormField, value: Json | undefined): boolean {
     case "text":
       return typeof value === "string";
     case "number":
-      return typeof value === "number" || typeof value === "string";
+      return isNumber(value) || typeof value === "string";
     case "boolean":
       return typeof value === "boolean";
     case "enum":
@@ -257,7 +257,7 @@ export const pointerOf = (path: readonly (string | number)[]): string => path.ma
 /** Takes masked values out of recorded arguments, and says where they were: they must be entered again. */
 export function withoutMasked(value: Json, at = ""): { value: Json | undefined; masked: string[] } {
   if (value === "[redacted]") return { value: undefined, masked: [at] };
-  if (typeof value !== "object" || value === null) return { value, masked: [] };
+  if (!Array.isArray(value) && !isObject(value)) return { value, masked: [] };
   const masked: string[] = [];
   const keep = (inner: Json, name: string | number): Json | undefined => {
     const found = withoutMasked(inner, at + pointerOf([name]));

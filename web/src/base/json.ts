@@ -2,30 +2,26 @@
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
+// A number that kept its text is an object of the engine; see exact-json.ts.
+const isRaw = (value: unknown): boolean => (JSON as { isRawJSON?(value: unknown): boolean }).isRawJSON?.(value) ?? false;
+
 export const isObject = (value: unknown): value is { [name: string]: Json } =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
+  typeof value === "object" && value !== null && !Array.isArray(value) && !isRaw(value);
+
+/** Also one that kept its text. */
+export const isNumber = (value: unknown): boolean => typeof value === "number" || isRaw(value);
 
 export const pretty = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
 
 /** A value for a person: texts as they are, anything else as JSON. */
 export const valueText = (value: unknown): string => (typeof value === "string" ? value : pretty(value));
 
-/** What a JSON text holds, or where it is wrong. */
-export function parseObject(text: string): { value: { [name: string]: Json } } | { error: string } {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? { value } : { error: "" };
-  } catch (error) {
-    return { error: error instanceof Error ? error.message : String(error) };
-  }
-}
-
 /** The type that a schema asks for, in a few words of JSON Schema. */
 export function schemaType(schema: unknown): string {
   if (!isObject(schema)) return "";
   if (Array.isArray(schema.enum)) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
   if ("const" in schema) return JSON.stringify(schema.const);
-  const type = Array.isArray(schema.type) ? schema.type.join(" | ") : typeof schema.type === "string" ? schema.type : "";
+  const type = Array.isArray(schema.type) ? schema.type.map(valueText).join(" | ") : typeof schema.type === "string" ? schema.type : "";
   if (type === "array") return `${schemaType(schema.items) || "any"}[]`;
   if (type) return typeof schema.format === "string" ? `${type} (${schema.format})` : type;
   const options = schema.anyOf ?? schema.oneOf;
@@ -55,7 +51,7 @@ export function schemaFields(schema: unknown): Field[] {
       type: schemaType(member),
       description: typeof facts.description === "string" ? facts.description : "",
       required: required.includes(name),
-      limits: limitNames.filter((limit) => limit in facts).map((limit) => `${limit} ${String(facts[limit])}`),
+      limits: limitNames.filter((limit) => limit in facts).map((limit) => `${limit} ${valueText(facts[limit])}`),
     };
     if (facts.default !== undefined && facts.default !== null) field.default = facts.default;
     return field;

@@ -1,7 +1,6 @@
 // Puts the changes of one person on top of those of another, member by member; other values are whole.
 
-import { isMembers } from "./exact-json.ts";
-import type { Json } from "./json.ts";
+import { isObject, type Json } from "./json.ts";
 
 export interface Merged {
   value: Json;
@@ -17,12 +16,12 @@ export function mergeJson(base: Json, mine: Json, theirs: Json): Merged {
 /** Undefined stands for a member that is not there. */
 type Member = Json | undefined;
 
-const member = (object: Member, name: string): Member => (isMembers(object) && Object.hasOwn(object, name) ? object[name] : undefined);
+const member = (object: Member, name: string): Member => (isObject(object) && Object.hasOwn(object, name) ? object[name] : undefined);
 
 /** Whether two values are the same; the order of members does not count. */
 export function same(one: Member, other: Member): boolean {
   if (one === other) return true;
-  if (!isMembers(one) || !isMembers(other)) return JSON.stringify(one) === JSON.stringify(other);
+  if (!isObject(one) || !isObject(other)) return JSON.stringify(one) === JSON.stringify(other);
   const names = Object.keys(one);
   return names.length === Object.keys(other).length && names.every((name) => Object.hasOwn(other, name) && same(one[name], other[name]));
 }
@@ -30,7 +29,7 @@ export function same(one: Member, other: Member): boolean {
 function merge(base: Member, mine: Member, theirs: Member, path: string, clashes: string[]): Member {
   if (same(mine, base)) return theirs;
   if (same(theirs, base) || same(mine, theirs)) return mine;
-  if (!isMembers(mine) || !isMembers(theirs)) {
+  if (!isObject(mine) || !isObject(theirs)) {
     clashes.push(path || "/");
     return mine;
   }

@@ -35,10 +35,13 @@ export const grants = new Resource<Grant[]>(() => getAll<Grant>("/api/v1/grants"
   changes: (event) => event.event === "approval.resolved" || event.event === "config.reloaded",
 });
 
-export const approvalOf = (id: string): Resource<Approval> =>
-  new Resource(() => get<Approval>(`/api/v1/approvals/${segment(id)}`), { changes: (event) => changesApprovals(event) && event.approvalId === id });
+// A person approves the numbers that were sent, not rounded ones.
+const exact = ["arguments"];
 
-export const answerApproval = (id: string, answer: AnswerBody): Promise<Approval> => post(`/api/v1/approvals/${segment(id)}`, answer);
+export const approvalOf = (id: string): Resource<Approval> =>
+  new Resource(() => get<Approval>(`/api/v1/approvals/${segment(id)}`, { exact }), { changes: (event) => changesApprovals(event) && event.approvalId === id });
+
+export const answerApproval = (id: string, answer: AnswerBody): Promise<Approval> => post(`/api/v1/approvals/${segment(id)}`, answer, {}, { exact });
 export const revokeGrant = (id: string): Promise<void> => remove(`/api/v1/grants/${segment(id)}`);
 
 /** What led to the question: the last messages of the conversation, and its last calls. */
@@ -66,13 +69,17 @@ export async function conversationOf(threadId: string): Promise<Conversation> {
 /** What a person typed about an approval. Kept while the page is open, whatever happens to the approval meanwhile. */
 export interface Draft {
   mode: "none" | "edit" | "deny";
+  /** How the arguments are edited. */
+  view: "form" | "json";
   text: string;
   reason: string;
-  /** Long values that were opened. */
-  opened: readonly string[];
+  /** The long values that were opened, and how often more of each was asked for. */
+  opened: Readonly<Record<string, number>>;
+  /** The long values that a person allows without having read all of them. */
+  unread: readonly string[];
 }
 
-const emptyDraft: Draft = { mode: "none", text: "", reason: "", opened: [] };
+const emptyDraft: Draft = { mode: "none", view: "form", text: "", reason: "", opened: {}, unread: [] };
 export const drafts = signal<Readonly<Record<string, Draft>>>({});
 export const draftOf = (id: string): Draft => drafts.value[id] ?? emptyDraft;
 

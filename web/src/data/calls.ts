@@ -91,7 +91,7 @@ export const hasEnded = (call: Call): boolean => terminal.includes(call.status);
 
 /** One call with its arguments and result; read again until it has ended. */
 export function callOf(id: string): Resource<Call> {
-  const resource: Resource<Call> = new Resource(() => get<Call>(`/api/v1/calls/${segment(id)}`), {
+  const resource: Resource<Call> = new Resource(() => get<Call>(`/api/v1/calls/${segment(id)}`, { exact: ["arguments", "output"] }), {
     changes: (event) => {
       const call = resource.data.peek()?.value;
       return call !== undefined && !hasEnded(call) && (event.event === "metrics.tick" || event.event.startsWith("approval."));
@@ -101,8 +101,8 @@ export function callOf(id: string): Resource<Call> {
 }
 
 /** Starts a call and answers with its id at once: its page or form follows it, and may cancel it. The record then has its output. */
-export const startCall = (tool: string, args: unknown, threadId: string): Promise<Call> =>
-  post(`/api/v1/tools/${segment(tool)}/calls`, { arguments: args, ...(threadId && { threadId }) }, { prefer: "respond-async" });
+export const startCall = (tool: string, args: unknown, threadId: string, key = ""): Promise<Call> =>
+  post(`/api/v1/tools/${segment(tool)}/calls`, { arguments: args, ...(threadId && { threadId }) }, { prefer: "respond-async", ...(key && { "idempotency-key": key }) });
 
 export const cancelCall = (id: string): Promise<unknown> => post(`/api/v1/calls/${segment(id)}/cancel`);
 

@@ -2,7 +2,7 @@
 
 import { computed } from "@preact/signals";
 import { ApiError, get, getAll, post, put, segment } from "../api/client.ts";
-import type { Explanation, HubEvent, Tool, ToolStatus, ToolStatusInfo, WithheldThread } from "../api/types.ts";
+import type { Explanation, HubEvent, Tool, ToolStatus, ToolStatusInfo } from "../api/types.ts";
 import { onEvent } from "../live/client.ts";
 import { Resource } from "./resource.ts";
 
@@ -95,10 +95,6 @@ export const statusCounts = computed(() => {
 
 export const withheldTools = computed(() => (tools.data.value?.value ?? []).filter((tool) => tool.status !== "available"));
 
-/** In how many threads a tool is withheld because of what happened there, and some of them where they are known. */
-export const withheldCount = ({ withheldThreads: found }: Tool): number => (Array.isArray(found) ? found.length : (found ?? 0));
-export const withheldIn = ({ withheldThreads: found }: Tool): readonly WithheldThread[] => (Array.isArray(found) ? found : []);
-
 // What explains statuses: one answer per tool and thread, and when it was given, for the countdown.
 
 const concerns = (name: string) => (event: HubEvent) =>
@@ -115,7 +111,7 @@ export const explanationOf = (name: string, threadId: string, everyMs = 30_000):
 export const dryRun = (name: string, args: unknown, threadId: string): Promise<Explanation> => post(`${toolPath(name)}/explain`, { arguments: args, ...(threadId && { threadId }) });
 
 export const toolOf = (name: string): Resource<Tool> =>
-  new Resource(() => get<Tool>(toolPath(name)), { changes: (event) => concerns(name)(event) || changesList(event), everyMs: 20_000 });
+  new Resource(() => get<Tool>(toolPath(name), { exact: ["parameters", "outputSchema", "config"] }), { changes: (event) => concerns(name)(event) || changesList(event), everyMs: 20_000 });
 
 // Changes by hand. Each answers with what holds now; the event that follows lets every page read the tool again.
 

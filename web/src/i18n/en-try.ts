@@ -26,6 +26,7 @@ export const tryIt = {
   fromCall: "The arguments are those of the call",
   masked: "These were masked in the record and must be entered again:",
   run: "Run",
+  clear: "Clear",
   running: "Running…",
   confirmTitle: "Run a destructive tool?",
   confirmText: "The tool says that its calls may destroy something. This call is real.",

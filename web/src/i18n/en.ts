@@ -27,6 +27,7 @@ export const en = {
     behind: (count: number) => `Rows behind the first ${count} as of`,
     ago: (ms: number) => (ms < 1500 ? "just now" : `${duration(Math.floor(ms / 1000) * 1000)} ago`),
     showMore: (rest: number) => `Show more (${rest} characters)`,
+    showMoreLines: (rest: number) => (rest === 1 ? "Show 1 more line" : `Show ${rest} more lines`),
     noDifference: "No difference",
     difference: "Difference",
     removed: "removed",

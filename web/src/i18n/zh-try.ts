@@ -28,6 +28,7 @@ export const tryIt: Messages["tryIt"] = {
   fromCall: "参数来自调用",
   masked: "以下内容在记录中被遮盖，须重新输入：",
   run: "运行",
+  clear: "清空",
   running: "正在运行…",
   confirmTitle: "运行有破坏性的工具？",
   confirmText: "此工具声明其调用可能造成破坏。这次调用是真实的。",

@@ -29,6 +29,7 @@ export const zh: Messages = {
     behind: (count: number) => `第 ${count} 行之后的内容读取于`,
     ago: (ms) => (ms < 1500 ? "刚刚" : `${duration(Math.floor(ms / 1000) * 1000)} 前`),
     showMore: (rest) => `显示更多（还有 ${rest} 个字符）`,
+    showMoreLines: (rest) => `再显示 ${rest} 行`,
     noDifference: "没有差异",
     difference: "差异",
     removed: "删除",

@@ -1,6 +1,7 @@
 // The frame around every page: navigation, bars, dialogs, keys, and the title of the window.
 
 import { useEffect } from "preact/hooks";
+import { plain, shorten } from "../base/text.ts";
 import { pendingCount } from "../data/approvals.ts";
 import { logout, may, session } from "../data/session.ts";
 import { texts } from "../i18n/index.ts";
@@ -159,6 +160,6 @@ function useTitle(): void {
   };
   const count = pendingCount.value;
   useEffect(() => {
-    document.title = `${count > 0 ? `(${count}) ` : ""}${names[page]} · Toolhub`;
+    document.title = `${count > 0 ? `(${count}) ` : ""}${plain(shorten(names[page], 200))} · Toolhub`;
   });
 }

@@ -28,9 +28,10 @@ function marked(text: string) {
 const firstPart = 2_000;
 const morePart = 50_000;
 
-/** A text of several lines. A long one begins with a part, and more of it is shown on demand. */
-export function RawBlock({ text, label }: { text: string; label?: string | undefined }) {
-  const [shown, show] = useState(firstPart);
+/** A text of several lines. One longer than `first` begins with a part, and more of it is shown on demand. */
+export function RawBlock({ text, label, first = firstPart }: { text: string; label?: string | undefined; first?: number }) {
+  const [more, showMore] = useState(0);
+  const shown = first + more * morePart;
   const t = texts.value.common;
   return (
     <>
@@ -38,7 +39,7 @@ export function RawBlock({ text, label }: { text: string; label?: string | undef
         {marked(shorten(text, shown))}
       </pre>
       {text.length > shown && (
-        <button type="button" class="link" onClick={() => show(shown + morePart)}>
+        <button type="button" class="link" onClick={() => showMore(more + 1)}>
           {t.showMore(text.length - shown)}
         </button>
       )}

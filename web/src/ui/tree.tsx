@@ -38,7 +38,7 @@ function Entries({ of, depth }: { of: Json; depth: number }) {
 }
 
 function Entry({ name, value, depth }: { name: string; value: Json; depth: number }) {
-  const size = typeof value === "object" && value !== null ? Object.keys(value).length : 0;
+  const size = entriesOf(value).length;
   const [isOpen, open] = useState(depth < openDepth && size <= openEntries);
   if (size === 0) {
     return (

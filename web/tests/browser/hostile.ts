@@ -27,6 +27,10 @@ describe("hostile", { concurrency: 1 }, () => {
   [tools.mirror.parameters.properties.${quoted("<i>name</i>")}]
   type = "string"
   description = ${quoted(hostile)}
+  [tools.mirror.parameters.properties.pick]
+  enum = [${quoted(`${bidi}\u3164\ufe01`)}, "plain"]
+  [tools.mirror.parameters.properties.kind]
+  oneOf = [{ title = ${quoted(`${bidi}\u3164\ufe01`)}, type = "string" }, { title = "other", type = "integer" }]
   [tools.gate]
   command = "cat"
   depends_on = ["mirror"]
@@ -70,6 +74,7 @@ describe("hostile", { concurrency: 1 }, () => {
     `/ui/approvals/${encodeURIComponent(hostile.slice(0, 90))}`,
     `/ui/${encodeURIComponent(script)}`,
     "/ui/threads/h1",
+    `/ui/threads/${encodeURIComponent("h\u3164\u202e1")}`,
     "/ui/threads/talk",
     "/ui/threads?view=runs",
     `/ui/threads?q=${encodeURIComponent(hostile)}`,
@@ -105,7 +110,7 @@ describe("hostile", { concurrency: 1 }, () => {
         const planted = await page.evaluate(() => document.querySelectorAll("main img, main script, main i, main b, main a[href^='javascript'], main a[href*='evil']").length);
         assert.equal(planted, 0, path);
         // Nothing reorders or hides text: each such character is shown by its code.
-        const hidden = await page.evaluate(() => /[\u202a-\u202e\u2066-\u2069\u200b\u001b\u0007]/.test(document.body.innerText));
+        const hidden = await page.evaluate(() => /[\u202a-\u202e\u2066-\u2069\u200b\u001b\u0007\u3164\ufe01]/.test(`${document.title} ${document.body.innerText} ${[...document.querySelectorAll("option")].map((one) => one.text)}`));
         assert.equal(hidden, false, path);
       }
       await page.goto(`${server.url}/ui/tools/plain?tab=try&call=${call}`);
@@ -132,9 +137,10 @@ describe("hostile", { concurrency: 1 }, () => {
       await page.goto(`${server.url}/ui/approvals/${approval}`);
       await visible(page.getByRole("button", { name: "Open (1000000 characters)" }));
       await page.getByRole("button", { name: /^Open/ }).click();
-      await visible(page.getByRole("button", { name: /Show more/ }));
+      await visible(page.getByRole("button", { name: "Show more of it" }));
       assert.ok((await page.evaluate(() => document.body.innerText.length)) < 20_000);
       await page.getByRole("button", { name: "Edit…" }).click();
+      await page.getByRole("button", { name: "JSON", exact: true }).first().click();
       await visible(page.getByLabel("Arguments as JSON"));
     });
   });

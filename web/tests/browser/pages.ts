@@ -225,6 +225,7 @@ async function runToTree(page: Page): Promise<void> {
 
 async function edit(page: Page): Promise<void> {
   await page.locator(".answers button:not(.primary, .danger)").last().click();
+  await page.locator(".decision .segmented button").last().click();
   await page.locator("textarea[name=arguments]").fill('{\n  "folder": "/var/cache/builds/old"\n}');
 }
 

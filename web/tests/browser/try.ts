@@ -27,6 +27,9 @@ args = ["-e", ${JSON.stringify(slowly)}]
 annotations = { read_only = true }
 text_limit = 1000
 rate_limit = { requests = 100, per = "1m" }
+[tools.writes]
+command = "cat"
+annotations = { destructive = false }
 [tools.formats]
 command = "cat"
 annotations = { read_only = true }
@@ -37,12 +40,22 @@ day = { type = "string", format = "date" }
 at = { type = "string", format = "date-time" }
 mail = { type = "string", format = "email" }
 note = { type = ["string", "null"] }
+big = { type = "integer" }
 box = { type = "object", properties = { a = { type = "integer" } } }
+`;
+
+const manyConfig = `
+[tools.many]
+command = "cat"
+[tools.many.parameters]
+type = "object"
+[tools.many.parameters.properties]
+${Array.from({ length: 320 }, (_, index) => `m${index} = { type = "string" }`).join("\n")}
 `;
 
 describe("try", { concurrency: 1 }, () => {
   let server: TestServer;
-  before(async () => void (server = await TestServer.start({ config: richConfig + moreConfig })));
+  before(async () => void (server = await TestServer.start({ config: richConfig + moreConfig + manyConfig })));
   after(() => server.stop());
 
   test("a tool is run from its form, and the form and the JSON show one value", async () => {
@@ -224,6 +237,92 @@ describe("try", { concurrency: 1 }, () => {
       await place(page, "/box").fill('{"a": 7}');
       assert.equal((await sent()).note, undefined);
       assert.equal(await place(page, "/box/a").inputValue(), "7");
+    });
+  });
+
+  test("a large number is one number in the form, in the JSON, in the call, and when it is tried again", async () => {
+    const large = "9007199254740993";
+    await withPage(server, "/ui/tools/formats?tab=try", async ({ page }) => {
+      await place(page, "/big").fill(large);
+      await page.getByRole("button", { name: "JSON", exact: true }).first().click();
+      assert.match(await place(page, "").inputValue(), /"big": 9007199254740993\b/);
+      await place(page, "").fill(`{"big": ${large}, "box": {"a": ${large}}}`);
+      await page.getByRole("button", { name: "Form", exact: true }).click();
+      assert.equal(await place(page, "/big").inputValue(), large);
+      assert.equal(await place(page, "/box/a").inputValue(), large);
+      await page.getByRole("button", { name: "Run", exact: true }).click();
+      await visible(page.locator(".result .tree").getByText(large).first());
+      await page.getByRole("link", { name: "record of the call" }).click();
+      await visible(page.locator("#call pre").getByText(`"big": ${large}`).first());
+      await page.getByRole("link", { name: "Try again" }).click();
+      await until("the arguments", async () => (await place(page, "/big").inputValue()) === large);
+    });
+  });
+
+  test("what was typed and the call that runs are there after another part was looked at", async () => {
+    await withPage(server, "/ui/tools/dangerous?tab=try", async ({ page }) => {
+      const run = async () => {
+        await page.getByRole("button", { name: "Run", exact: true }).click();
+        await page.getByRole("button", { name: "Run it" }).click();
+      };
+      await place(page, "/folder").fill("/tmp/first");
+      await run();
+      await visible(page.getByText("The call waits for an approval:"));
+      await page.getByRole("link", { name: "Schema" }).click();
+      await gone(page.locator(".try"));
+      await page.getByRole("link", { name: "Try it" }).click();
+      assert.equal(await place(page, "/folder").inputValue(), "/tmp/first");
+      await visible(page.getByText("The call waits for an approval:"));
+      // Neither a dry run nor a second call takes the first one away.
+      await page.getByRole("button", { name: "Dry run" }).click();
+      await visible(page.locator("#forecast"));
+      const cancel = page.locator(".result").getByRole("button", { name: "Cancel" });
+      assert.equal(await cancel.count(), 1);
+      await place(page, "/folder").fill("/tmp/second");
+      await run();
+      await until("both calls", async () => (await cancel.count()) === 2);
+      await cancel.first().click();
+      await visible(page.locator(".result .badge", { hasText: "cancelled" }));
+      await cancel.first().click();
+      await until("both ends", async () => (await cancel.count()) === 0);
+      await page.getByRole("button", { name: "Clear", exact: true }).click();
+      assert.equal(await place(page, "/folder").inputValue(), "");
+    });
+  });
+
+  test("a call whose answer was lost is the same call when it is run again", async () => {
+    await withPage(server, "/ui/tools/writes?tab=try", async ({ page }) => {
+      const keys: string[] = [];
+      await page.route("**/api/v1/tools/writes/calls", async (route) => {
+        keys.push(route.request().headers()["idempotency-key"] ?? "");
+        if (keys.length > 1) return route.continue();
+        await route.fetch();
+        await route.abort();
+      });
+      const run = page.getByRole("button", { name: "Run", exact: true });
+      await run.click();
+      await visible(page.getByRole("alert").getByText("The server did not answer."));
+      const calls = async () => (await server.api("GET", "/api/v1/calls?tool=writes")).items;
+      await until("the first call to end", async () => (await calls())[0]?.status === "success");
+      await run.click();
+      await visible(page.locator(".result .badge"));
+      assert.equal((await calls()).length, 1);
+      await run.click();
+      await until("a third request", () => keys.length === 3);
+      assert.ok(keys[0]);
+      assert.equal(keys[0], keys[1]);
+      assert.notEqual(keys[1], keys[2]);
+    });
+  });
+
+  test("members beyond the first three hundred are counted and shown on demand", async () => {
+    await withPage(server, "/ui/tools/many?tab=try", async ({ page }) => {
+      assert.equal(await place(page, "/m319").count(), 0);
+      await page.getByRole("button", { name: "Show more (20 left)" }).click();
+      await place(page, "/m319").fill("last");
+      await page.getByRole("link", { name: "Schema" }).click();
+      await page.getByRole("button", { name: "Show more (20 left)" }).click();
+      await visible(page.getByRole("rowheader", { name: "m319", exact: true }));
     });
   });
 });

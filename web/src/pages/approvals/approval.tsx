@@ -4,21 +4,18 @@ import { useMemo } from "preact/hooks";
 import type { Approval, Tool } from "../../api/types.ts";
 import { approvalOf } from "../../data/approvals.ts";
 import { Resource, useResource } from "../../data/resource.ts";
-import { may } from "../../data/session.ts";
-import { toolOf } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { Icon } from "../../ui/icon.tsx";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
-import { Loaded, Loading } from "../../ui/state.tsx";
+import { Loaded } from "../../ui/state.tsx";
 import { ApprovalBadge, ToolBadge } from "../../ui/status.tsx";
 import { Ago, Countdown, Time } from "../../ui/time.tsx";
 import { Hints } from "../tools/hints.tsx";
 import { Row } from "../tools/why.tsx";
 import { NotFound } from "../unknown.tsx";
-import { Arguments } from "./arguments.tsx";
+import { Answer, useAsking } from "./answer.tsx";
 import { ConversationCard } from "./conversation.tsx";
-import { Decision } from "./decision.tsx";
 
 export function ApprovalView({ id }: { id: string }) {
   const t = texts.value;
@@ -39,8 +36,8 @@ export function ApprovalView({ id }: { id: string }) {
 
 function View({ approval, resource }: { approval: Approval; resource: Resource<Approval> }) {
   const t = texts.value.approvals;
-  const toolResource = useMemo(() => toolOf(approval.tool), [approval.tool]);
-  const tool = useResource(toolResource).value?.value ?? null;
+  const asking = useAsking(approval);
+  const { tool } = asking;
   return (
     <article class="card approval" aria-labelledby="approval-title">
       <p class="crumbs wide-hidden">
@@ -66,16 +63,7 @@ function View({ approval, resource }: { approval: Approval; resource: Resource<A
       {tool?.description && <p class="quiet"><Raw text={tool.description} limit={400} /></p>}
       <Asked approval={approval} tool={tool} />
       <h3>{t.arguments}</h3>
-      {tool === null && toolResource.error.value === null ? <Loading /> : <Arguments approval={approval} schema={tool?.parameters} />}
-      {may("approvals:write") ? (
-        <Decision approval={approval} tool={tool} onAnswer={(answered) => (resource.set(() => answered), void resource.read())} />
-      ) : (
-        approval.state === "pending" && (
-          <p class="callout info">
-            <Icon name="info" /> <span>{t.mayNotAnswer} <Code text="approvals:write" /></span>
-          </p>
-        )
-      )}
+      <Answer approval={approval} resource={resource} asking={asking} />
       {approval.threadId && <ConversationCard threadId={approval.threadId} />}
     </article>
   );

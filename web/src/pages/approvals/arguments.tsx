@@ -1,9 +1,9 @@
 // The arguments of a call beside what the tool's schema says about them. Long values are closed until they are opened,
-// and a call is not allowed before: what was not looked at must not be approved by mistake.
+// and a call is not allowed before all of them was shown: what was not looked at must not be approved by mistake.
 
 import type { Approval } from "../../api/types.ts";
 import { isObject, type Json, type Field, schemaFields, valueText } from "../../base/json.ts";
-import { isLong, shorten } from "../../base/text.ts";
+import { isLong, shorten, shownOf } from "../../base/text.ts";
 import { changeDraft, draftOf } from "../../data/approvals.ts";
 import { texts } from "../../i18n/index.ts";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
@@ -25,11 +25,12 @@ function argumentsOf(approval: Approval, schema: unknown): { given: Argument[]; 
   return { given, missing: fields.filter((field) => field.required && !(field.name in values)) };
 }
 
-/** The names of long values that were not opened yet. */
+/** The names of long values of which not all was shown yet. */
 export function unopened(approval: Approval): string[] {
-  const { opened } = draftOf(approval.id);
+  const { opened, unread } = draftOf(approval.id);
+  const isShown = (name: string, text: string) => Object.hasOwn(opened, name) && (unread.includes(name) || shownOf(text, opened[name] ?? 0).head === text.length);
   return argumentsOf(approval, null)
-    .given.filter(({ name, text }) => isLong(text) && !opened.includes(name))
+    .given.filter(({ name, text }) => isLong(text) && !isShown(name, text))
     .map(({ name }) => name);
 }
 
@@ -73,15 +74,36 @@ export function Arguments({ approval, schema }: { approval: Approval; schema: un
 
 function Value({ approval, argument: { name, text } }: { approval: Approval; argument: Argument }) {
   const t = texts.value.approvals;
-  const { opened } = draftOf(approval.id);
+  const { opened, unread } = draftOf(approval.id);
   if (!isLong(text)) return <RawBlock text={text} label={name} />;
-  if (opened.includes(name)) return <RawBlock text={text} label={name} />;
+  const open = (more: number) => changeDraft(approval.id, { opened: { ...opened, [name]: more } });
+  if (!Object.hasOwn(opened, name)) {
+    return (
+      <div class="closed-value">
+        <Raw text={text} limit={160} />
+        <button type="button" onClick={() => open(0)}>
+          {t.openValue(text.length)}
+        </button>
+      </div>
+    );
+  }
+  const more = opened[name] ?? 0;
+  const { head, tail } = shownOf(text, more);
+  if (head === text.length) return <RawBlock text={text} label={name} first={text.length} />;
   return (
-    <div class="closed-value">
-      <Raw text={text} limit={160} />
-      <button type="button" onClick={() => changeDraft(approval.id, { opened: [...opened, name] })}>
-        {t.openValue(text.length)}
-      </button>
-    </div>
+    <>
+      <RawBlock text={text.slice(0, head)} label={name} first={head} />
+      <p class="callout warn">
+        <span class="grow">{t.notShown(tail - head, text.length)}</span>
+        <button type="button" onClick={() => open(more + 1)}>
+          {t.showMore}
+        </button>
+      </p>
+      <RawBlock text={text.slice(tail)} label={t.endOf(name)} first={text.length} />
+      <label class="check">
+        <input type="checkbox" checked={unread.includes(name)} onChange={({ currentTarget: { checked } }) => changeDraft(approval.id, { unread: checked ? [...unread, name] : unread.filter((one) => one !== name) })} />{" "}
+        {t.withoutReading}
+      </label>
+    </>
   );
 }

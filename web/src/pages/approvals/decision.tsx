@@ -3,7 +3,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../../api/client.ts";
 import type { AnswerBody, Approval, Tool } from "../../api/types.ts";
-import { parseObject, pretty } from "../../base/json.ts";
+import { pretty } from "../../base/json.ts";
 import { answerApproval, changeDraft, type Draft, draftOf } from "../../data/approvals.ts";
 import { texts } from "../../i18n/index.ts";
 import { Icon } from "../../ui/icon.tsx";
@@ -109,7 +109,16 @@ export function Decision({ approval, tool, onAnswer }: Props) {
       )}
       {draft.mode === "deny" && <DenyForm draft={draft} change={change} isOpen={isOpen} isBusy={isBusy} deny={(reason) => void answer({ outcome: "cancel", ...(reason && { reason }) })} />}
       {draft.mode === "edit" && (
-        <EditForm before={pretty(approval.arguments)} draft={draft} change={change} isOpen={isOpen} isBusy={isBusy} allow={(text) => allowEdited(text, answer)} errors={error?.problem?.errors ?? []} />
+        <EditForm
+          before={pretty(approval.arguments)}
+          schema={tool?.parameters}
+          draft={draft}
+          change={change}
+          isOpen={isOpen}
+          isBusy={isBusy}
+          allow={(args) => void answer({ outcome: "modify_with_editor", arguments: args })}
+          errors={error?.problem?.errors ?? []}
+        />
       )}
       {error && (
         <p class="error-text" role="alert">
@@ -118,11 +127,6 @@ export function Decision({ approval, tool, onAnswer }: Props) {
       )}
     </div>
   );
-}
-
-function allowEdited(text: string, answer: (body: AnswerBody) => Promise<void>): void {
-  const parsed = parseObject(text);
-  if ("value" in parsed) void answer({ outcome: "modify_with_editor", arguments: parsed.value });
 }
 
 interface DenyProps {

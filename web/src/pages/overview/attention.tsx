@@ -11,7 +11,7 @@ import { acceptClock, dropped, expiringKeys, failedRuns, info, keyCommand, keys,
 import { isOld, type Resource } from "../../data/resource.ts";
 import { pendingRestart } from "../../data/restarts.ts";
 import { has, may } from "../../data/session.ts";
-import { tools, withheldCount, withheldTools } from "../../data/tools.ts";
+import { tools, withheldTools } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { connection } from "../../live/client.ts";
 import { ActButton } from "../../ui/button.tsx";
@@ -130,7 +130,7 @@ function withheldLines(): Group {
 }
 
 function threadLines(): Group {
-  const withheld = (tools.data.value?.value ?? []).filter((tool) => tool.status === "available" && withheldCount(tool) > 0);
+  const withheld = (tools.data.value?.value ?? []).filter((tool) => tool.status === "available" && (tool.withheldThreads ?? 0) > 0);
   return { lines: withheld.map((tool) => <WithheldInThreads key={`threads ${tool.name}`} tool={tool} />), href: address.tools() };
 }
 

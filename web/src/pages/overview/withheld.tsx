@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Tool } from "../../api/types.ts";
 import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
-import { enableAndReset, explanationOf, resetTool, toolOf, withheldCount, withheldIn } from "../../data/tools.ts";
+import { enableAndReset, explanationOf, resetTool, toolOf } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
 import { say } from "../../ui/notice.tsx";
@@ -48,14 +48,14 @@ export function WithheldInThreads({ tool }: { tool: Tool }) {
   const t = texts.value.attention;
   const resource = useMemo(() => toolOf(tool.name), [tool.name]);
   const found = useResource(resource).value;
-  const [first] = found ? withheldIn(found.value) : [];
+  const first = found?.value.withheldIn?.[0];
   return (
     <Line
       icon="warning"
       tone="warn"
-      title={<><Code text={tool.name} limit={80} /> {t.withheldInThreads(withheldCount(tool))}</>}
-      detail={first && <><Code text={first.threadId} limit={60} /> · <Raw text={first.reason} limit={200} /></>}
-      actions={<a class="button" href={address.tool(tool.name, first ? new URLSearchParams({ thread: first.threadId }).toString() : "")}>{t.why}</a>}
+      title={<><Code text={tool.name} limit={80} /> {t.withheldInThreads(tool.withheldThreads ?? 0)}</>}
+      detail={first && <Code text={first} limit={60} />}
+      actions={<a class="button" href={address.tool(tool.name, first ? new URLSearchParams({ thread: first }).toString() : "")}>{t.why}</a>}
     />
   );
 }

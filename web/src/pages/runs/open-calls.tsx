@@ -9,15 +9,13 @@ import { approvalOf, draftOf } from "../../data/approvals.ts";
 import { type Resource, useResource } from "../../data/resource.ts";
 import { reportResult } from "../../data/runs.ts";
 import { may } from "../../data/session.ts";
-import { toolOf } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { Failure } from "../../ui/notice.tsx";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
 import { address } from "../../ui/router.ts";
 import { Loaded } from "../../ui/state.tsx";
 import { Countdown } from "../../ui/time.tsx";
-import { Arguments } from "../approvals/arguments.tsx";
-import { Decision } from "../approvals/decision.tsx";
+import { Answer, useAsking } from "../approvals/answer.tsx";
 
 /** Results as they were typed. They stay when the call ends meanwhile. */
 const typed = signal<Readonly<Record<string, string>>>({});
@@ -55,8 +53,7 @@ export function InlineApproval({ id }: { id: string }) {
 
 function Question({ approval, resource }: { approval: Approval; resource: Resource<Approval> }) {
   const t = texts.value.approvals;
-  const toolResource = useMemo(() => toolOf(approval.tool), [approval.tool]);
-  const tool = useResource(toolResource).value?.value ?? null;
+  const asking = useAsking(approval);
   const isOpen = approval.state === "pending";
   if (!isOpen && draftOf(approval.id).mode === "none") return <p class="quiet">{t.became[approval.state]}</p>;
   return (
@@ -67,8 +64,7 @@ function Question({ approval, resource }: { approval: Approval; resource: Resour
         </a>{" "}
         · <Raw text={approval.rule} limit={300} /> · {isOpen ? <><span class="quiet">{t.deniesItself}</span> <Countdown until={approval.expiresAt} /></> : <strong>{t.became[approval.state]}</strong>}
       </p>
-      <Arguments approval={approval} schema={tool?.parameters} />
-      {may("approvals:write") && <Decision approval={approval} tool={tool} onAnswer={(answered) => (resource.set(() => answered), void resource.read())} />}
+      <Answer approval={approval} resource={resource} asking={asking} />
     </section>
   );
 }

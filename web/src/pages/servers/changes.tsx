@@ -10,7 +10,7 @@ import { Confirm } from "../../ui/confirm.tsx";
 import { Diff } from "../../ui/diff.tsx";
 import { Fresh } from "../../ui/fresh.tsx";
 import { say } from "../../ui/notice.tsx";
-import { Code, RawBlock } from "../../ui/raw.tsx";
+import { Code } from "../../ui/raw.tsx";
 
 export function Changes({ name }: { name: string }) {
   const t = texts.value.servers;
@@ -38,7 +38,7 @@ export function Changes({ name }: { name: string }) {
             {change.differences.map(({ path, before, after }) => (
               <div key={path}>
                 <Code text={path} limit={600} />
-                <Difference before={textOf(before)} after={textOf(after)} />
+                <Diff before={textOf(before)} after={textOf(after)} />
               </div>
             ))}
           </article>
@@ -54,17 +54,3 @@ export function Changes({ name }: { name: string }) {
 }
 
 const textOf = (value: unknown): string => (value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value, null, 2));
-
-/** A value must be readable as a whole before it is approved; a list of lines would cut a huge one. */
-function Difference({ before, after }: { before: string; after: string }) {
-  const t = texts.value.common;
-  if (before.length + after.length < 2000) return <Diff before={before} after={after} />;
-  return (
-    <>
-      <p class="quiet">− {t.removed}</p>
-      <RawBlock text={before} label={t.removed} />
-      <p class="quiet">+ {t.added}</p>
-      <RawBlock text={after} label={t.added} />
-    </>
-  );
-}

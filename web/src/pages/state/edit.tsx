@@ -11,9 +11,9 @@ import { type Draft, isSameWrite, needsTtl, saveState, setDraft } from "../../da
 import { texts } from "../../i18n/index.ts";
 import { Confirm } from "../../ui/confirm.tsx";
 import { Diff } from "../../ui/diff.tsx";
+import { JsonField } from "../../ui/json-field.tsx";
 import { Failure, say } from "../../ui/notice.tsx";
 import { Conflict } from "./conflict.tsx";
-import { JsonField } from "./json-field.tsx";
 
 interface Props {
   id: string;
@@ -55,7 +55,7 @@ export function Edit({ id, kind, draft, current, reread }: Props) {
   return (
     <div class="form">
       {isConflict && <Conflict draft={draft} parsed={parsed} current={current} change={change} />}
-      <JsonField text={draft.text} parsed={parsed} change={(text) => change({ text })} />
+      <JsonField label={t.json} name="data" text={draft.text} parsed={parsed} change={(text) => change({ text })} />
       <label>
         {t.ttl}
         <input type="text" name="ttl" placeholder={t.ttlText} required={isTtlMissing} autocomplete="off" value={draft.ttl} onInput={(event) => change({ ttl: event.currentTarget.value.trim() })} />

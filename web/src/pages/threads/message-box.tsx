@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { type ApiError, toApiError } from "../../api/client.ts";
+import { newKey } from "../../base/idempotency.ts";
 import { agentName, agents, openRun, sendMessage, type ThreadView } from "../../data/threads.ts";
 import { texts } from "../../i18n/index.ts";
 import { Failure } from "../../ui/notice.tsx";
@@ -16,7 +17,6 @@ interface Draft {
 }
 
 const drafts = signal<Readonly<Record<string, Draft>>>({});
-const newKey = (): string => `ui-${Date.now()}-${Math.random().toString(36).slice(2)}`;
 const setDraft = (id: string, text: string): void => void (drafts.value = { ...drafts.peek(), [id]: { text, key: newKey() } });
 
 export function MessageBox({ id, view, reread }: { id: string; view: ThreadView; reread: () => Promise<void> }) {

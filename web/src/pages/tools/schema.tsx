@@ -1,14 +1,19 @@
 // What a tool takes and returns: a table of its arguments, and the whole schemas.
 
+import { useState } from "preact/hooks";
 import type { Tool } from "../../api/types.ts";
 import { pretty, schemaFields } from "../../base/json.ts";
 import { texts } from "../../i18n/index.ts";
 import { CopyButton } from "../../ui/button.tsx";
 import { Code, Raw, RawBlock } from "../../ui/raw.tsx";
 
+/** More are shown on demand. */
+const firstFields = 300;
+
 export function SchemaTab({ tool }: { tool: Tool }) {
   const t = texts.value.schema;
   const fields = schemaFields(tool.parameters);
+  const [shown, show] = useState(firstFields);
   return (
     <>
       <section class="card">
@@ -27,7 +32,7 @@ export function SchemaTab({ tool }: { tool: Tool }) {
                 </tr>
               </thead>
               <tbody>
-                {fields.slice(0, 300).map((field) => (
+                {fields.slice(0, shown).map((field) => (
                   <tr key={field.name}>
                     <th scope="row">
                       <Code text={field.name} />
@@ -54,6 +59,11 @@ export function SchemaTab({ tool }: { tool: Tool }) {
                 ))}
               </tbody>
             </table>
+            {fields.length > shown && (
+              <button type="button" class="link" onClick={() => show(shown + firstFields)}>
+                {texts.value.tryIt.moreEntries(fields.length - shown)}
+              </button>
+            )}
           </div>
         )}
       </section>

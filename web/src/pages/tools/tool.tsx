@@ -42,7 +42,9 @@ function Details({ tool, reread }: { tool: Tool; reread: () => Promise<void> }) 
   const asked = route.value.query.get("tab");
   const tab: TabName = tabNames.find((name) => name === asked) ?? "status";
   const threadId = route.value.query.get("thread") ?? "";
-  const href = (name: TabName) => address.tool(tool.name, new URLSearchParams({ ...(name !== "status" && { tab: name }), ...(threadId && { thread: threadId }) }).toString());
+  // The form of an earlier call stays that form while another part is looked at.
+  const call = route.value.query.get("call") ?? "";
+  const href = (name: TabName) => address.tool(tool.name, new URLSearchParams({ ...(name !== "status" && { tab: name }), ...(threadId && { thread: threadId }), ...(call && { call }) }).toString());
   return (
     <section class="page">
       <p class="crumbs">

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import type { Explanation, Tool } from "../../api/types.ts";
 import { useResource } from "../../data/resource.ts";
-import { explanationOf, withheldCount, withheldIn } from "../../data/tools.ts";
+import { explanationOf } from "../../data/tools.ts";
 import { texts } from "../../i18n/index.ts";
 import { Icon } from "../../ui/icon.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
@@ -111,10 +111,10 @@ function Facts({ facts, at, tool }: { facts: Explanation; at: number; tool: Tool
             <Ago at={tool.standing.lastUpdated} />
           </Row>
         )}
-        {withheldCount(tool) > 0 && (
+        {(tool.withheldThreads ?? 0) > 0 && (
           <Row name={t.threads}>
-            {t.withheldThreads(withheldCount(tool))}
-            {withheldIn(tool).map(({ threadId }) => (
+            {t.withheldThreads(tool.withheldThreads ?? 0)}
+            {(tool.withheldIn ?? []).map((threadId) => (
               <a key={threadId} href={address.tool(tool.name, new URLSearchParams({ thread: threadId }).toString())} class="spaced">
                 <Code text={threadId} limit={60} />
               </a>

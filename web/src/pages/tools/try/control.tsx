@@ -2,7 +2,9 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type FormField, pointerOf } from "../../../base/form.ts";
-import { type Json, pretty } from "../../../base/json.ts";
+import { isWhole, parseExact, typedNumber } from "../../../base/exact-json.ts";
+import { isNumber, type Json, pretty, valueText } from "../../../base/json.ts";
+import { plain, shorten } from "../../../base/text.ts";
 import { texts } from "../../../i18n/index.ts";
 import { Icon } from "../../../ui/icon.tsx";
 import { Raw } from "../../../ui/raw.tsx";
@@ -42,7 +44,7 @@ export function Control(props: InnerProps) {
           <option value="-1">{texts.value.tryIt.unset}</option>
           {all.map((option, index) => (
             <option key={index} value={String(index)} data-raw>
-              {typeof option === "string" ? option : JSON.stringify(option)}
+              {plain(shorten(valueText(option), 200))}
             </option>
           ))}
         </select>
@@ -95,12 +97,11 @@ const examples: Record<string, string> = { date: "2026-01-31", "date-time": "202
 /** What is typed stays as it is, such as `1.` on the way to `1.5`; the value is its number, or the text if it is none. */
 function NumberField({ form, field, path, value, shared }: InnerProps & { shared: Shared }) {
   const t = texts.value.tryIt;
-  const [typed, setTyped] = useState(value === undefined || value === null ? "" : String(value));
-  const asNumber = (text: string): Json | undefined => (text.trim() === "" ? undefined : Number.isFinite(Number(text)) ? Number(text) : text);
+  const [typed, setTyped] = useState(value === undefined || value === null ? "" : valueText(value));
   useEffect(() => {
-    if (JSON.stringify(asNumber(typed)) !== JSON.stringify(value ?? undefined)) setTyped(value === undefined || value === null ? "" : String(value));
+    if (JSON.stringify(typedNumber(typed)) !== JSON.stringify(value ?? undefined)) setTyped(value === undefined || value === null ? "" : valueText(value));
   }, [value]);
-  const wrong = typeof value === "string" ? t.notNumber : typeof value === "number" && field.kind === "number" && field.isInteger && !Number.isInteger(value) ? t.notWhole : "";
+  const wrong = typeof value === "string" ? t.notNumber : value !== undefined && isNumber(value) && field.kind === "number" && field.isInteger && !isWhole(value) ? t.notWhole : "";
   useInvalid(form, path, wrong !== "");
   return (
     <>
@@ -114,7 +115,7 @@ function NumberField({ form, field, path, value, shared }: InnerProps & { shared
         value={typed}
         onInput={(event) => {
           setTyped(event.currentTarget.value);
-          form.set(path, asNumber(event.currentTarget.value));
+          form.set(path, typedNumber(event.currentTarget.value));
         }}
       />
       {wrong && <p class="error-text">{wrong}</p>}
@@ -125,7 +126,8 @@ function NumberField({ form, field, path, value, shared }: InnerProps & { shared
 /** Any value as JSON. The form has the last one that was valid. */
 function JsonField({ form, path, value, shared }: InnerProps & { shared: Shared }) {
   const t = texts.value.tryIt;
-  const [typed, setTyped] = useState(pretty(value));
+  const pointer = pointerOf(path);
+  const [typed, setTyped] = useState(form.typed.get(pointer) ?? pretty(value));
   const parsed = parse(typed);
   useEffect(() => {
     if ("value" in parsed && JSON.stringify(parsed.value) !== JSON.stringify(value)) setTyped(pretty(value));
@@ -144,7 +146,10 @@ function JsonField({ form, path, value, shared }: InnerProps & { shared: Shared 
         onInput={(event) => {
           setTyped(event.currentTarget.value);
           const next = parse(event.currentTarget.value);
-          if ("value" in next) form.set(path, next.value);
+          if ("value" in next) {
+            form.typed.delete(pointer);
+            form.set(path, next.value);
+          } else form.typed.set(pointer, event.currentTarget.value);
         }}
       />
       {"error" in parsed && <p class="error-text">{t.notJson} <Raw text={parsed.error} limit={200} /></p>}
@@ -155,7 +160,7 @@ function JsonField({ form, path, value, shared }: InnerProps & { shared: Shared 
 function parse(text: string): { value: Json | undefined } | { error: string } {
   if (text.trim() === "") return { value: undefined };
   try {
-    return { value: JSON.parse(text) as Json };
+    return { value: parseExact(text) };
   } catch (error) {
     return { error: error instanceof Error ? error.message : String(error) };
   }

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { canShow, emptyOf, fieldOf, type FormField, initialValue, optionOf, pointerOf } from "../../../base/form.ts";
 import { isObject, type Json } from "../../../base/json.ts";
+import { plain, shorten } from "../../../base/text.ts";
 import { texts } from "../../../i18n/index.ts";
 import { Code, Raw } from "../../../ui/raw.tsx";
 import { Control, type InnerProps } from "./control.tsx";
@@ -18,7 +19,15 @@ export interface Form {
   errorsAt: (pointer: string, isDeep?: boolean) => readonly string[];
   /** A field whose text is no value yet keeps the call from being made. */
   markInvalid: (pointer: string, isInvalid: boolean) => void;
+  /** Texts of fields for JSON that are not JSON yet, by JSON pointer. */
+  typed: Map<string, string>;
+  /** Whether the server puts a value back, whatever the type of its place. */
+  isKept?: (value: Json) => boolean;
 }
+
+/** The places whose text is no value, after a change of one of them. */
+export const changedInvalid = (all: readonly string[], pointer: string, isInvalid: boolean): readonly string[] =>
+  all.includes(pointer) === isInvalid ? all : isInvalid ? [...all, pointer] : all.filter((one) => one !== pointer);
 
 interface Props {
   form: Form;
@@ -39,8 +48,9 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
   const t = texts.value.tryIt;
   const [isJson, setJson] = useState(false);
   const described = fieldOf(schema, form.root);
+  const isKept = value !== undefined && (form.isKept?.(value) ?? false);
   const isShown = path.length <= maxDepth && canShow(described, value);
-  const field: FormField = isJson || !isShown ? { ...described, kind: "json" } : described;
+  const field: FormField = isKept ? { ...described, kind: "text", format: "" } : isJson || !isShown ? { ...described, kind: "json" } : described;
   const pointer = pointerOf(path);
   const errors = form.errorsAt(pointer, field.kind === "json");
   const id = `field${pointer}`;
@@ -54,7 +64,7 @@ export function Field({ form, schema, path, value, isRequired, isItem = false }:
           null
         </button>
       )}
-      {isShown && described.kind !== "json" && path.length > 0 && (
+      {isShown && !isKept && described.kind !== "json" && path.length > 0 && (
         <button type="button" class="link to-json" aria-pressed={isJson} aria-label={`${t.json}: ${last}`} onClick={() => setJson(!isJson)}>
           {t.json}
         </button>
@@ -167,11 +177,24 @@ function Group(props: InnerProps) {
   );
 }
 
+/** More are shown on demand. */
+const firstMembers = 300;
+
 export function Members({ form, field, path, value }: { form: Form; field: FormField; path: Path; value: Json | undefined }): ComponentChildren {
+  const [shown, show] = useState(firstMembers);
   if (field.kind !== "object") return null;
-  return field.members.slice(0, 300).map(({ name, schema, isRequired }) => (
-    <Field key={name} form={form} schema={schema} path={[...path, name]} value={isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined} isRequired={isRequired} />
-  ));
+  return (
+    <>
+      {field.members.slice(0, shown).map(({ name, schema, isRequired }) => (
+        <Field key={name} form={form} schema={schema} path={[...path, name]} value={isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined} isRequired={isRequired} />
+      ))}
+      {field.members.length > shown && (
+        <button type="button" class="link" onClick={() => show(shown + firstMembers)}>
+          {texts.value.tryIt.moreEntries(field.members.length - shown)}
+        </button>
+      )}
+    </>
+  );
 }
 
 function Choice({ form, path, value, options, isRequired, isItem, id }: InnerProps & { options: readonly unknown[] }) {
@@ -197,7 +220,7 @@ function Choice({ form, path, value, options, isRequired, isItem, id }: InnerPro
           const { title, kind } = fieldOf(one, form.root);
           return (
             <option key={index} value={String(index)} {...(title && { "data-raw": true })}>
-              {title || `${t.option(index + 1)} (${kind})`}
+              {plain(shorten(title, 200)) || `${t.option(index + 1)} (${kind})`}
             </option>
           );
         })}

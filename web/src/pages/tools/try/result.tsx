@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Call } from "../../../api/types.ts";
 import { bytes, duration } from "../../../base/format.ts";
-import { type Json, pretty, valueText } from "../../../base/json.ts";
+import { isObject, type Json, pretty, valueText } from "../../../base/json.ts";
 import { base } from "../../../base/page.ts";
 import { callOf, cancelCall, hasEnded } from "../../../data/calls.ts";
 import type { Progress } from "../../../data/progress.ts";
@@ -21,12 +21,12 @@ import { TimelineCard } from "../../calls/timeline.tsx";
 
 const followEveryMs = 400;
 
-export function Result({ id, progress }: { id: string; progress: Progress | undefined }) {
+export function Result({ id, progress, onEnd }: { id: string; progress: Progress | undefined; onEnd: () => void }) {
   const t = texts.value.tryIt;
   const resource = useMemo(() => callOf(id), [id]);
   const snapshot = useResource(resource).value;
   useEffect(() => {
-    if (snapshot && hasEnded(snapshot.value)) return;
+    if (snapshot && hasEnded(snapshot.value)) return onEnd();
     const timer = setTimeout(() => void resource.read(), followEveryMs);
     return () => clearTimeout(timer);
   }, [snapshot]);
@@ -43,7 +43,7 @@ function Parts({ call, reread, progress }: { call: Call; reread: () => Promise<v
   const t = texts.value.tryIt;
   const [asked, show] = useState<View>("tree");
   const all: Record<View, string | null> = {
-    tree: typeof call.output === "object" && call.output !== null ? pretty(call.output) : null,
+    tree: Array.isArray(call.output) || isObject(call.output) ? pretty(call.output) : null,
     output: call.output === undefined ? null : valueText(call.output),
     model: (call.content ?? []).length > 0 ? contentText(call) : null,
     raw: pretty(call),

@@ -3,16 +3,17 @@
 import { useMemo, useState } from "preact/hooks";
 import { ApiError } from "../../../api/client.ts";
 import type { Tool } from "../../../api/types.ts";
-import { fieldOf, initialValue, valueAt, withAt, withoutMasked } from "../../../base/form.ts";
+import { canShow, fieldOf, initialValue, valueAt, withAt, withoutMasked } from "../../../base/form.ts";
 import type { Json } from "../../../base/json.ts";
 import { base, copyText } from "../../../base/page.ts";
 import { command, curl, python, type SnippetCall } from "../../../base/snippets.ts";
 import { serverNow } from "../../../base/clock.ts";
-import { callOf, startCall } from "../../../data/calls.ts";
+import { callOf } from "../../../data/calls.ts";
 import { useProgress } from "../../../data/progress.ts";
 import { useResource } from "../../../data/resource.ts";
 import { may, session } from "../../../data/session.ts";
 import { dryRun } from "../../../data/tools.ts";
+import { newTryDraft, runDraft, setTryDraft, type TryDraft, tryDrafts } from "../../../data/try.ts";
 import { texts } from "../../../i18n/index.ts";
 import { ActButton } from "../../../ui/button.tsx";
 import { Confirm } from "../../../ui/confirm.tsx";
@@ -22,7 +23,7 @@ import { Code } from "../../../ui/raw.tsx";
 import { address, route } from "../../../ui/router.ts";
 import { Loaded } from "../../../ui/state.tsx";
 import { ProblemLink } from "../../calls/failure.tsx";
-import { Field, type Form, Members, type Path } from "./field.tsx";
+import { changedInvalid, Field, type Form, Members, type Path } from "./field.tsx";
 import { type DryRun, Forecast, Problems } from "./forecast.tsx";
 import { Result } from "./result.tsx";
 
@@ -56,12 +57,15 @@ interface Props {
 
 function TryForm({ tool, start, thread, masked, from }: Props) {
   const t = texts.value.tryIt;
-  const [value, setValue] = useState<Json>(start);
-  const [view, setView] = useState<"form" | "json">("form");
-  const [threadId, setThreadId] = useState(thread);
+  const name = [tool.name, from, thread].join(" ");
+  const begin = useMemo(() => newTryDraft(start, thread), [name]);
+  const draft = tryDrafts.value[name] ?? begin;
+  const { value, view, threadId } = draft;
+  const latest = () => tryDrafts.peek()[name] ?? begin;
+  const change = (next: Partial<TryDraft>) => setTryDraft(name, { ...latest(), ...next });
+  const [cleared, setCleared] = useState(0);
   const [invalid, setInvalid] = useState<readonly string[]>([]);
   const [error, setError] = useState<ApiError | null>(null);
-  const [started, setStarted] = useState<string | null>(null);
   const [isAsking, setAsking] = useState(false);
   const progress = useProgress();
   const [forecast, setForecast] = useState<DryRun | null>(null);
@@ -69,7 +73,7 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
   const missing = masked.filter((pointer) => (valueAt(value, pointer) ?? null) === null);
   const form: Form = {
     root: tool.parameters,
-    set: (path, change) => setValue((before) => withAt(before, path, change) ?? {}),
+    set: (path, next) => change({ value: withAt(latest().value, path, next) ?? {} }),
     errorsAt: (pointer, isDeep = false) => {
       const isHere = (other: string) => other === pointer || (isDeep && other.startsWith(`${pointer}/`));
       const inner = (other: string) => (other === pointer ? "" : `${other.slice(pointer.length)}: `);
@@ -78,12 +82,12 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
         ...problems.filter((one) => isHere(one.pointer)).map(({ pointer: other, detail, suggestion }) => inner(other) + [detail, suggestion].filter(Boolean).join("; ")),
       ];
     },
-    markInvalid: (pointer, isInvalid) => setInvalid((before) => (before.includes(pointer) === isInvalid ? before : isInvalid ? [...before, pointer] : before.filter((one) => one !== pointer))),
+    markInvalid: (pointer, isInvalid) => setInvalid((before) => changedInvalid(before, pointer, isInvalid)),
+    typed: draft.typed,
   };
   const attempt = async (act: () => Promise<unknown>) => {
     setAsking(false);
     setError(null);
-    setStarted(null);
     setForecast(null);
     try {
       await act();
@@ -91,8 +95,15 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
       setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
     }
   };
-  const run = () => attempt(async () => setStarted((await startCall(tool.name, value, threadId.trim())).id));
+  const run = () => attempt(() => runDraft(tool, latest(), change));
   const tryDry = () => attempt(async () => setForecast({ facts: await dryRun(tool.name, value, threadId.trim()), of: value, at: serverNow() }));
+  const clear = async () => {
+    setTryDraft(name, { ...begin, value: start, threadId: thread, typed: new Map(), started: latest().started });
+    setError(null);
+    setForecast(null);
+    setCleared(cleared + 1);
+  };
+  const ended = (id: string) => change({ started: latest().started.map((one) => (one.id === id ? { id, hasEnded: true } : one)) });
   const isDestructive = tool.annotations.destructive && !tool.annotations.readOnly;
   return (
     <div class="columns even">
@@ -101,7 +112,7 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
           <h2 id="try-arguments">{t.arguments}</h2>
           <div class="segmented" role="group" aria-label={t.as}>
             {(["form", "json"] as const).map((name) => (
-              <button key={name} type="button" aria-pressed={name === view} disabled={invalid.length > 0} onClick={() => setView(name)}>
+              <button key={name} type="button" aria-pressed={name === view} disabled={invalid.length > 0} onClick={() => change({ view: name })}>
                 {t[name]}
               </button>
             ))}
@@ -118,10 +129,10 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
             <span>{t.masked} {masked.map((pointer) => <Code key={pointer} text={`${pointer} `} />)}</span>
           </p>
         )}
-        <Arguments form={form} value={value} view={view} />
+        <Arguments key={cleared} form={form} value={value} view={view} />
         <label class="field">
           {t.thread}
-          <input type="text" name="thread" spellcheck={false} autocomplete="off" value={threadId} onInput={(event) => setThreadId(event.currentTarget.value)} />
+          <input type="text" name="thread" spellcheck={false} autocomplete="off" value={threadId} onInput={(event) => change({ threadId: event.currentTarget.value })} />
           <span class="quiet field-about">{t.threadHint}</span>
         </label>
         {error && <Refused error={error} count={problems.length} />}
@@ -137,6 +148,7 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
               <Copies tool={tool.name} value={value} threadId={threadId.trim()} />
             </>
           )}
+          <ActButton act={clear}>{t.clear}</ActButton>
         </div>
         {!may("tools:call") && (
           <p class="callout info">
@@ -144,8 +156,10 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
           </p>
         )}
       </section>
-      {started && <Result key={started} id={started} progress={progress.get(started)} />}
       {forecast && <Forecast run={forecast} isOld={forecast.of !== value} />}
+      {draft.started.map(({ id }) => (
+        <Result key={id} id={id} progress={progress.get(id)} onEnd={() => ended(id)} />
+      ))}
       {isAsking && (
         <Confirm title={t.confirmTitle} word={t.confirmRun} close={() => setAsking(false)} act={run}>
           <p>{t.confirmText}</p>
@@ -160,7 +174,7 @@ const wholePath: Path = [];
 function Arguments({ form, value, view }: { form: Form; value: Json; view: "form" | "json" }) {
   const field = fieldOf(form.root, form.root);
   if (view === "json") return <Whole form={form} value={value} />;
-  if (field.kind === "object" && Object.keys(value ?? {}).every((name) => field.members.some((member) => member.name === name))) {
+  if (field.kind === "object" && canShow(field, value)) {
     if (field.members.length === 0) return <p class="quiet">{texts.value.tryIt.none}</p>;
     return <Members form={form} field={field} path={wholePath} value={value} />;
   }

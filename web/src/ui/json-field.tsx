@@ -1,11 +1,19 @@
 // A field for an object as JSON that shows an error at its place.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { type Parsed, placeOf } from "../../base/exact-json.ts";
-import { texts } from "../../i18n/index.ts";
-import { Raw } from "../../ui/raw.tsx";
+import { type Parsed, placeOf } from "../base/exact-json.ts";
+import { texts } from "../i18n/index.ts";
+import { Raw } from "./raw.tsx";
 
-export function JsonField({ text, parsed, change }: { text: string; parsed: Parsed; change: (text: string) => void }) {
+interface Props {
+  label: string;
+  name: string;
+  text: string;
+  parsed: Parsed;
+  change: (text: string) => void;
+}
+
+export function JsonField({ label, name, text, parsed, change }: Props) {
   const t = texts.value.contexts;
   const field = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => field.current?.focus(), []);
@@ -16,11 +24,11 @@ export function JsonField({ text, parsed, change }: { text: string; parsed: Pars
   return (
     <>
       <label>
-        {t.json}
+        {label}
         <textarea
           ref={field}
           class="code"
-          name="data"
+          name={name}
           spellcheck={false}
           rows={Math.min(24, Math.max(6, text.split("\n", 24).length + 1))}
           value={text}
