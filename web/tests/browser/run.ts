@@ -12,7 +12,7 @@ if (!existsSync(binary)) {
 
 const only = process.argv.indexOf("--only") > 0 ? process.argv[process.argv.indexOf("--only") + 1] : undefined;
 // The longest first, so that the last ones end together.
-const all = ["accessibility", "threads", "language", "connection", "hostile", "state", "try", "keys", "status", "servers", "calls", "approvals", "settings", "graph", "keyboard", "charts", "load"];
+const all = ["accessibility", "threads", "language", "connection", "hostile", "state", "try", "forms", "keys", "status", "servers", "calls", "approvals", "settings", "graph", "keyboard", "charts", "load"];
 const chosen = all.filter((name) => !only || only.split(",").includes(name));
 const modules = chosen.map((name) => `./${name}.ts`);
 // Much of the time is waiting, so more files run beside each other than there are cores.
