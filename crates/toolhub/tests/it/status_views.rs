@@ -95,7 +95,7 @@ async fn the_threads_that_withhold_a_tool_are_counted_per_tenant() {
         hub.withheld_threads(&tenant).into_iter().map(|(tool, count)| (tool.to_string(), count)).collect();
     assert_eq!(counts, [("base".to_owned(), 1)]);
     let base = ToolName::new("base").unwrap();
-    assert_eq!(hub.threads_withholding(&base, &tenant, 5), [thread.clone()]);
+    assert_eq!(hub.threads_withholding(&base, &tenant, 5), std::slice::from_ref(&thread));
     assert!(hub.threads_withholding(&base, &tenant, 0).is_empty());
     assert!(hub.threads_withholding(&ToolName::new("next").unwrap(), &tenant, 5).is_empty());
     let other = Tenant::new("other").unwrap();

@@ -31,11 +31,12 @@ pub(super) fn read(reader: &mut ToolReader<'_, '_>) -> bool {
     if let Some(tool) = reader.settings.tool.take() {
         reader.set("tool", tool);
     }
-    if let Some(dynamic) = reader.keys.take("dynamic_schema") {
-        if matches!(dynamic.value, Value::Bool(true)) && reader.section.remove("parameters").is_some() {
-            let text = "`dynamic_schema`: the schema of the server is used, not that of this file";
-            reader.findings.note(&dynamic.key_origin, text);
-        }
+    if let Some(dynamic) = reader.keys.take("dynamic_schema")
+        && matches!(dynamic.value, Value::Bool(true))
+        && reader.section.remove("parameters").is_some()
+    {
+        let text = "`dynamic_schema`: the schema of the server is used, not that of this file";
+        reader.findings.note(&dynamic.key_origin, text);
     }
     if let Some(interval) = reader.keys.take("refresh_interval") {
         let text = "`refresh_interval` was left out: a server says when its tools change, and its list is read again";

@@ -36,7 +36,7 @@ pub(super) fn read(reader: &mut ToolReader<'_, '_>) -> Option<String> {
                 _ => None,
             };
             let node = value.map_or_else(|| node.clone(), |value| text_node(value, &node));
-            let node = without_secrets(node, "", reader.findings);
+            let node = without_secrets(&node, "", reader.findings);
             node.into_iter().for_each(|node| reader.set(key, node));
         }
     }
@@ -45,7 +45,7 @@ pub(super) fn read(reader: &mut ToolReader<'_, '_>) -> Option<String> {
             Value::Text(_) => with_value(Value::List(vec![tags.clone()]), &tags),
             _ => tags,
         };
-        let tags = without_secrets(tags, "", reader.findings);
+        let tags = without_secrets(&tags, "", reader.findings);
         tags.into_iter().for_each(|tags| reader.set("tags", tags));
     }
     let risk = note_risk(&metadata, reader);
@@ -61,7 +61,7 @@ pub(super) fn read(reader: &mut ToolReader<'_, '_>) -> Option<String> {
             );
             reader.findings.note(&node.key_origin, text);
         }
-        let Some(node) = without_secrets(node, &key, reader.findings) else { continue };
+        let Some(node) = without_secrets(&node, &key, reader.findings) else { continue };
         written.insert(key, node);
     }
     if let Some(place) = written.values().next().cloned() {

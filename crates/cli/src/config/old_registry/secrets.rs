@@ -128,16 +128,14 @@ fn is_shown_secret(key: &str, text: &str) -> bool {
 }
 
 /// A value that is shown to models or clients, without the secrets in it. References to variables stay as they are written.
-pub(super) fn without_secrets(node: Node, key: &str, findings: &mut Findings) -> Option<Node> {
+pub(super) fn without_secrets(node: &Node, key: &str, findings: &mut Findings) -> Option<Node> {
     let value = match &node.value {
         Value::Text(text) if is_shown_secret(key, text) => {
             findings.note(&node.key_origin, "this looks like a secret, which clients could read; it was left out");
             return None;
         }
         Value::Text(text) => Value::Text(text.replace("${", "$${")),
-        Value::List(list) => {
-            Value::List(list.iter().filter_map(|item| without_secrets(item.clone(), key, findings)).collect())
-        }
+        Value::List(list) => Value::List(list.iter().filter_map(|item| without_secrets(item, key, findings)).collect()),
         Value::Table(table) => {
             let entries = table.iter().filter_map(|(name, node)| {
                 // The default of a property has the name of the property; other keywords have none.
@@ -146,11 +144,11 @@ pub(super) fn without_secrets(node: Node, key: &str, findings: &mut Findings) ->
                     "description" | "title" | "type" | "format" | "pattern" | "required" | "$ref" => "",
                     name => name,
                 };
-                Some((name.clone(), without_secrets(node.clone(), inner, findings)?))
+                Some((name.clone(), without_secrets(node, inner, findings)?))
             });
             Value::Table(entries.collect::<BTreeMap<_, _>>())
         }
         other => other.clone(),
     };
-    Some(with_value(value, &node))
+    Some(with_value(value, node))
 }

@@ -144,7 +144,7 @@ impl<'a> SourceTree<'a> {
         }
         let is_disabled = keys.take("enabled").is_some_and(|node| matches!(node.value, Value::Bool(false)));
         let directory = keys.take("config_directory");
-        let base = self.base_folder(directory.as_ref(), folder, self.project.root().to_owned(), findings);
+        let base = self.base_folder(directory.as_ref(), folder, self.project.root(), findings);
         match keys.take("config_files").map(|node| (node.origin.clone(), node.value)) {
             Some((_, Value::List(files))) => {
                 for file in &files {
@@ -165,10 +165,10 @@ impl<'a> SourceTree<'a> {
 
     /// The folder that is written, relative to the first of two others in which it exists.
     fn base_folder(
-        &mut self,
+        &self,
         written: Option<&Node>,
         first: &FilePath,
-        second: PathBuf,
+        second: &FilePath,
         findings: &mut Findings,
     ) -> PathBuf {
         let Some((node, name)) = written.and_then(|node| Some((node, text(node)?))) else { return first.to_owned() };

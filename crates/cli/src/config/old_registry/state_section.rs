@@ -62,7 +62,7 @@ pub(super) fn read(reader: &mut ToolReader<'_, '_>) {
 
 fn read_config(mut keys: Keys, state: &mut BTreeMap<String, Node>, reader: &mut ToolReader<'_, '_>) {
     if let Some(manager) = keys.take("manager_type") {
-        read_manager(manager, state, reader);
+        read_manager(&manager, state, reader);
     }
     if let Some(ttl) = keys.take("ttl")
         && let Some(ttl) = duration("state_config.ttl", &ttl, NumberUnit::Seconds, reader.findings)
@@ -96,8 +96,8 @@ fn read_config(mut keys: Keys, state: &mut BTreeMap<String, Node>, reader: &mut 
 }
 
 /// Where the state is stored.
-fn read_manager(node: Node, state: &mut BTreeMap<String, Node>, reader: &mut ToolReader<'_, '_>) {
-    let (manager, meaning) = match text(&node) {
+fn read_manager(node: &Node, state: &mut BTreeMap<String, Node>, reader: &mut ToolReader<'_, '_>) {
+    let (manager, meaning) = match text(node) {
         Some("memory") => ("memory", None),
         Some("persistent") => ("persistent", Some("the state is stored on disk, with SQLite")),
         Some("session") => ("persistent", Some("the state is stored on disk and deleted with its thread")),
@@ -110,13 +110,13 @@ fn read_manager(node: Node, state: &mut BTreeMap<String, Node>, reader: &mut Too
         }
     };
     if let Some(meaning) = meaning {
-        let text = format!("`manager_type = \"{}\"`: {meaning}", text(&node).unwrap_or_default());
+        let text = format!("`manager_type = \"{}\"`: {meaning}", text(node).unwrap_or_default());
         reader.findings.note(&node.key_origin, text);
     }
-    if text(&node) == Some("session") {
-        state.insert("cleanup".into(), text_node("thread_end", &node));
+    if text(node) == Some("session") {
+        state.insert("cleanup".into(), text_node("thread_end", node));
     }
-    state.insert("manager_type".into(), text_node(manager, &node));
+    state.insert("manager_type".into(), text_node(manager, node));
 }
 
 /// The settings that keep their names.

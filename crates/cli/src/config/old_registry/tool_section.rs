@@ -251,7 +251,7 @@ impl ToolReader<'_, '_> {
             }
             (None, None) => None,
         };
-        let Some(schema) = schema.and_then(|schema| secrets::without_secrets(schema, "", self.findings)) else {
+        let Some(schema) = schema.and_then(|schema| secrets::without_secrets(&schema, "", self.findings)) else {
             return;
         };
         let place = with_value(Value::Bool(true), &schema);
