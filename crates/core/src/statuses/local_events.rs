@@ -278,6 +278,8 @@ impl Statuses {
             let (events, until) = self.local_events.missing_in(key, row_version).unwrap_or_default();
             let next = apply_all(&stored, &events, &settings);
             let (next, row_version) = match next == *stored {
+                // A newer record was read meanwhile.
+                true if self.cache.is_newer(key, row_version, requested) => continue,
                 true => (stored, row_version),
                 false => {
                     let next = Arc::new(next);
@@ -300,7 +302,7 @@ impl Statuses {
             };
             self.local_events.remove_until(key, until);
             if !self.is_local(key) {
-                self.cache.replace_local(key, next, row_version);
+                self.cache.replace_local(key, next, row_version, requested);
                 self.emit_and_schedule(key.clone());
                 self.notify_changed();
             }

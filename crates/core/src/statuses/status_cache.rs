@@ -90,6 +90,13 @@ struct Record {
     recheck_at: Option<Timestamp>,
 }
 
+impl Record {
+    fn is_newer(&self, than: Option<RowVersion>, requested: CacheTime) -> bool {
+        let number = self.row_version.map_or(0, |version| version.number);
+        self.changed_at > requested.0 && number > than.map_or(0, |version| version.number)
+    }
+}
+
 impl StatusCache {
     pub(crate) fn is_empty(&self) -> bool {
         self.len.load(Ordering::Acquire) == 0
@@ -196,10 +203,21 @@ impl StatusCache {
         record.changed_at = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
     }
 
-    /// Replaces a record that counted on this node only by the stored one.
-    pub(crate) fn replace_local(&self, key: &StatusKey, facts: Arc<StatusRecord>, row_version: Option<RowVersion>) {
+    /// Whether a newer version than this one was put after a request to the store.
+    pub(crate) fn is_newer(&self, key: &StatusKey, than: Option<RowVersion>, requested: CacheTime) -> bool {
+        self.records.shard(key).get(key).is_some_and(|record| record.is_newer(than, requested))
+    }
+
+    /// Replaces a record that counted on this node only by the stored one, unless a newer one was put after the request.
+    pub(crate) fn replace_local(
+        &self,
+        key: &StatusKey,
+        facts: Arc<StatusRecord>,
+        row_version: Option<RowVersion>,
+        requested: CacheTime,
+    ) {
         let mut records = self.records.shard(key);
-        if let Some(record) = records.get_mut(key) {
+        if let Some(record) = records.get_mut(key).filter(|record| !record.is_newer(row_version, requested)) {
             (record.facts, record.row_version) = (facts, row_version);
             record.changed_at = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
         }
@@ -304,6 +322,19 @@ mod tests {
         assert_eq!(cached(), version(2, 90));
         assert_eq!(cache.unchanged_since(early), []);
         assert_eq!(cache.unchanged_since(cache.time()), std::slice::from_ref(&key));
+    }
+
+    #[test]
+    fn a_local_record_is_not_replaced_by_what_was_read_before_a_newer_one() {
+        let (cache, key) = (StatusCache::default(), StatusKey::shared(&ToolName::new("look").unwrap()));
+        cache.put_local(key.clone(), Arc::default());
+        let early = cache.time();
+        cache.put(key.clone(), Arc::default(), version(2, 20), cache.time());
+        assert!(cache.is_newer(&key, Some(version(1, 10)), early) && cache.is_newer(&key, None, early));
+        cache.replace_local(&key, Arc::default(), Some(version(1, 10)), early);
+        assert_eq!(cache.get(&key).unwrap().1, Some(version(2, 20)));
+        cache.replace_local(&key, Arc::default(), Some(version(1, 30)), cache.time());
+        assert_eq!(cache.get(&key).unwrap().1, Some(version(1, 30)), "the row was recreated");
     }
 
     #[test]

@@ -85,6 +85,8 @@ struct Report {
 /// How many seeds run, in `./test` and in a soak run. Each of the tests runs a part of them, so that they use several cores.
 const SEEDS: (u64, u64) = (500, 20_000);
 const PARTS: u64 = 4;
+/// Seeds of soak runs that have found a defect.
+const FOUND_DEFECTS: [u64; 4] = [501, 1016, 1866, 11015];
 
 /// Runs the seeds of one part; the first part runs `TOOLHUB_SEED` if there is one.
 fn run_part(part: u64) {
@@ -97,8 +99,8 @@ fn run_part(part: u64) {
         }
         return;
     }
-    let seeds = soak(SEEDS.0, SEEDS.1);
-    for seed in (0..seeds).filter(|seed| seed % PARTS == part) {
+    let seeds = (0..soak(SEEDS.0, SEEDS.1)).chain(FOUND_DEFECTS);
+    for seed in seeds.filter(|seed| seed % PARTS == part) {
         assert_no_problems(seed, &run(seed));
     }
 }
