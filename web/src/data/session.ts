@@ -35,17 +35,19 @@ let user: Session | null = null;
 const sameScopes = (one: Session, other: Session): boolean => one.scopes.length === other.scopes.length && one.scopes.every((scope) => other.scopes.includes(scope));
 const isSameUser = (one: Session, other: Session): boolean => one.local === other.local && one.tenant === other.tenant && one.caller === other.caller;
 
-/** Whether the page must begin anew: somebody else uses it, or the login after another has other scopes. */
-function mustBeginAnew(before: SessionState, found: Session): boolean {
+/** Whether the page must be loaded again: another person uses it, or the login after another has other scopes. */
+function mustReload(before: SessionState, found: Session): boolean {
   return user !== null && (!isSameUser(user, found) || (before.state === "login" && !sameScopes(user, found)));
 }
 
 async function load(): Promise<void> {
   const before = session.peek();
+  // Several requests may be refused one after the other.
+  const hasEnded = before.state === "in" || (before.state === "login" && before.hasEnded);
   try {
     const found = await get<Session>("/ui/session");
     if (!found.loginNeeded) {
-      if (mustBeginAnew(before, found)) {
+      if (mustReload(before, found)) {
         // Nothing of what is known may be shown until the page is loaded again.
         session.value = { state: "loading" };
         return location.reload();
@@ -53,7 +55,7 @@ async function load(): Promise<void> {
       user = found;
     }
     newVersion.value = pageVersion === "dev" || found.uiVersion === pageVersion ? null : found.version;
-    if (found.loginNeeded) session.value = { state: "login", session: found, hasEnded: before.state === "in" };
+    if (found.loginNeeded) session.value = { state: "login", session: found, hasEnded };
     else {
       session.value = { state: "in", session: found };
       // A key that may not read events is refused again and again; only a login changes that.
@@ -61,7 +63,7 @@ async function load(): Promise<void> {
     }
   } catch (error) {
     const failure = toApiError(error);
-    if (failure.status === 401) session.value = { state: "login", session: null, hasEnded: before.state === "in" };
+    if (failure.status === 401) session.value = { state: "login", session: null, hasEnded };
     else if (before.state !== "in") session.value = { state: "unreachable", error: failure };
   }
 }

@@ -50,7 +50,7 @@ command = "cat"
 [tools.many.parameters]
 type = "object"
 [tools.many.parameters.properties]
-${Array.from({ length: 320 }, (_, index) => `m${index} = { type = "string" }`).join("\n")}
+${Array.from({ length: 320 }, (_, index) => `m${String(index).padStart(3, "0")} = { type = "string" }`).join("\n")}
 `;
 
 describe("try", { concurrency: 1 }, () => {
@@ -317,6 +317,7 @@ describe("try", { concurrency: 1 }, () => {
 
   test("members beyond the first three hundred are counted and shown on demand", async () => {
     await withPage(server, "/ui/tools/many?tab=try", async ({ page }) => {
+      await visible(place(page, "/m000"));
       assert.equal(await place(page, "/m319").count(), 0);
       await page.getByRole("button", { name: "Show more (20 left)" }).click();
       await place(page, "/m319").fill("last");
