@@ -80,6 +80,16 @@ struct Jump {
     since: i64,
 }
 
+/// What a comparison of the clocks has found.
+enum Change {
+    /// The clock is back where it was before it jumped.
+    Back,
+    /// The clock is followed again, because it has been steady.
+    Accepted,
+    /// The clock has jumped by so many seconds.
+    Jumped { seconds: i64 },
+}
+
 impl<S: TimeSource> JumpGuard<S> {
     pub(crate) fn new(source: S) -> Self {
         let monotonic = source.monotonic();
@@ -131,36 +141,43 @@ impl<S: TimeSource> JumpGuard<S> {
         jump.offset - self.offset.load(Ordering::Relaxed)
     }
 
+    /// Compares the clocks, and logs what changed. A log asks for the time, so it must be written without the lock.
     fn compare(&self, monotonic: i64) {
+        match self.update(monotonic) {
+            None => {}
+            Some(Change::Back) => tracing::info!("the machine's clock is back at its time from before the jump"),
+            Some(Change::Accepted) => {
+                tracing::warn!("the machine's clock has been steady for an hour since its jump: it is followed again")
+            }
+            Some(Change::Jumped { seconds }) => tracing::warn!(
+                seconds,
+                "the machine's clock jumped; the time from before goes on, so that nothing expires by mistake, until the clock has been \
+                 steady for an hour or `toolhub clock accept`"
+            ),
+        }
+    }
+
+    fn update(&self, monotonic: i64) -> Option<Change> {
         let offset = self.source.wall() - monotonic;
         let mut jump = self.lock();
         if is_correction(offset, self.offset.load(Ordering::Relaxed)) {
             self.offset.store(offset, Ordering::Relaxed);
-            if jump.take().is_some() {
-                tracing::info!("the machine's clock is back at its time from before the jump");
-            }
-            return;
+            return jump.take().map(|_| Change::Back);
         }
         match &mut *jump {
             Some(jumped) if is_correction(offset, jumped.offset) => {
                 jumped.offset = offset;
-                if monotonic - jumped.since >= STEADY_TIME {
-                    *jump = None;
-                    self.offset.store(offset, Ordering::Relaxed);
-                    tracing::warn!(
-                        "the machine's clock has been steady for an hour since its jump: it is followed again"
-                    );
+                if monotonic - jumped.since < STEADY_TIME {
+                    return None;
                 }
+                *jump = None;
+                self.offset.store(offset, Ordering::Relaxed);
+                Some(Change::Accepted)
             }
             _ => {
                 let jumped = Jump { offset, since: monotonic };
                 *jump = Some(jumped);
-                let seconds = self.difference(jumped) / SECOND;
-                tracing::warn!(
-                    seconds,
-                    "the machine's clock jumped; the time from before goes on, so that nothing expires by mistake, until the \
-                     clock has been steady for an hour or `toolhub clock accept`"
-                );
+                Some(Change::Jumped { seconds: self.difference(jumped) / SECOND })
             }
         }
     }
@@ -176,6 +193,13 @@ fn is_correction(offset: i64, other: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::{Arc, mpsc::Sender},
+        time::Duration,
+    };
+
+    use tracing::{Event, Metadata, span};
+
     use super::*;
 
     #[derive(Default)]
@@ -248,5 +272,40 @@ mod tests {
         assert_eq!(guard.jump().unwrap().millis, 10_000_000);
         guard.accept();
         assert_eq!((guard.pass(1), guard.jump()), (28_002, None));
+    }
+
+    /// A log that writes the time of each line.
+    struct TimedLog(Arc<JumpGuard<SetTime>>, Sender<Timestamp>);
+
+    impl tracing::Subscriber for TimedLog {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, _: &Event<'_>) {
+            let _ = self.1.send(self.0.now());
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn a_log_of_a_jump_may_ask_for_the_time() {
+        let guard = Arc::new(JumpGuard::new(SetTime::default()));
+        let (sender, times) = std::sync::mpsc::channel();
+        let log = TimedLog(guard.clone(), sender);
+        std::thread::spawn(move || {
+            tracing::subscriber::with_default(log, || {
+                // Long enough that the log compares the clocks again.
+                guard.source.monotonic.fetch_add(60 * SECOND, Ordering::Relaxed);
+                guard.set(YEAR);
+                guard.jump()
+            })
+        });
+        assert_eq!(times.recv_timeout(Duration::from_secs(60)), Ok(Timestamp::from_millis(60_000)));
     }
 }
