@@ -289,7 +289,7 @@ async fn runs_are_listed_by_status_page_by_page() {
         assert_eq!(list(&format!("{path}?status=cancelled")).await, [""; 0], "{path}");
     }
     assert_eq!(list("/api/v1/runs?status=open").await, [as_text(&asking["runId"])]);
-    let problem = fixture.api.get("/api/v1/runs?status=broken").await.expect_problem(400, "invalid_request");
+    let problem = fixture.api.get("/api/v1/runs?status=broken").await.expect_problem(422, "invalid_request");
     assert!(problem["detail"].as_str().unwrap().contains("failed"), "{problem}");
 }
 

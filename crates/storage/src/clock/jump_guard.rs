@@ -145,15 +145,19 @@ impl<S: TimeSource> JumpGuard<S> {
     fn compare(&self, monotonic: i64) {
         match self.update(monotonic) {
             None => {}
-            Some(Change::Back) => tracing::info!("the machine's clock is back at its time from before the jump"),
-            Some(Change::Accepted) => {
-                tracing::warn!("the machine's clock has been steady for an hour since its jump: it is followed again")
+            Some(Change::Back) => {
+                tracing::info!("the machine's clock is back at its time from before the jump");
             }
-            Some(Change::Jumped { seconds }) => tracing::warn!(
-                seconds,
-                "the machine's clock jumped; the time from before goes on, so that nothing expires by mistake, until the clock has been \
-                 steady for an hour or `toolhub clock accept`"
-            ),
+            Some(Change::Accepted) => {
+                tracing::warn!("the machine's clock has been steady for an hour since its jump: it is followed again");
+            }
+            Some(Change::Jumped { seconds }) => {
+                tracing::warn!(
+                    seconds,
+                    "the machine's clock jumped; the time from before goes on, so that nothing expires by mistake, until the \
+                     clock has been steady for an hour or `toolhub clock accept`"
+                );
+            }
         }
     }
 
