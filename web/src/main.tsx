@@ -3,7 +3,6 @@
 import { render } from "preact";
 import { startClock } from "./base/clock.ts";
 import { loadSession, watchSession } from "./data/session.ts";
-import { watchRestarts } from "./data/restarts.ts";
 import { watchTicks } from "./data/ticks.ts";
 import { watchStatuses } from "./data/tools.ts";
 import { startNotifications } from "./shell/notifications.ts";
@@ -19,7 +18,6 @@ startKeyboard();
 watchSession();
 watchStatuses();
 watchTicks();
-watchRestarts();
 void loadSession().then(startNotifications);
 
 const root = document.getElementById("app");

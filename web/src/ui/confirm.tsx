@@ -1,4 +1,4 @@
-// Asks before something that cannot be undone, or that somebody would miss. Why it failed is said in the dialog: a notice would be behind it.
+// Asks before something that cannot be undone, or whose loss a user would notice. Why it failed is said in the dialog: a notice would be behind it.
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";

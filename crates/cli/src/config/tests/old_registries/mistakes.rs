@@ -59,7 +59,7 @@ fn a_tool_that_the_config_executes_too_is_told_and_one_that_it_only_adds_to_is_n
 }
 
 #[test]
-fn a_number_whose_unit_nobody_knows_is_told_with_both_readings() {
+fn a_number_of_unknown_unit_is_reported_with_both_readings() {
     for (lines, place, path) in [
         ("[rest_config]\ntimeout = 30\n", "configs/tools/a.toml:8:11", "rest_config.timeout = 30"),
         ("[config]\nretry_delay = 30\n", "configs/tools/a.toml:8:15", "config.retry_delay = 30"),
