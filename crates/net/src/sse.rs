@@ -28,6 +28,8 @@ pub struct SseDecoder {
     after_cr: bool,
     name: String,
     data: Option<String>,
+    /// Of the incomplete event: it must not be skipped when the stream is resumed.
+    id: Option<String>,
     last_id: Option<String>,
     retry: Option<Duration>,
 }
@@ -47,6 +49,7 @@ impl SseDecoder {
             after_cr: false,
             name: String::new(),
             data: None,
+            id: None,
             last_id: None,
             retry: None,
         }
@@ -74,7 +77,7 @@ impl SseDecoder {
         Ok(events)
     }
 
-    /// The last event id: where to resume the stream.
+    /// The id of the last whole event: where to resume the stream.
     #[must_use]
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_id.as_deref()
@@ -92,6 +95,7 @@ impl SseDecoder {
         let line = line.trim_start_matches('\u{feff}');
         if line.is_empty() {
             let name = std::mem::take(&mut self.name);
+            self.last_id = self.id.take().or(self.last_id.take());
             return Ok(self.data.take().map(|data| SseEvent { name, data }));
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
@@ -108,7 +112,7 @@ impl SseDecoder {
                 }
                 None => self.data = Some(value.to_owned()),
             },
-            "id" if value.len() <= MAX_ID_LENGTH && !value.contains('\0') => self.last_id = Some(value.to_owned()),
+            "id" if value.len() <= MAX_ID_LENGTH && !value.contains('\0') => self.id = Some(value.to_owned()),
             "retry" => self.retry = value.parse().map(Duration::from_millis).ok().or(self.retry),
             // Comments have an empty field name.
             _ => {}
@@ -152,6 +156,18 @@ mod tests {
         let mut decoder = SseDecoder::new(LIMIT);
         assert_eq!(decoder.feed(b"id: 7\nretry: 250\n\nretry: soon\n\n"), Ok(vec![]));
         assert_eq!((decoder.last_event_id(), decoder.retry()), (Some("7"), Some(Duration::from_millis(250))));
+    }
+
+    #[test]
+    fn the_id_of_an_incomplete_event_is_not_where_to_resume() {
+        let mut decoder = SseDecoder::new(LIMIT);
+        assert_eq!(decoder.feed(b"id: 7\ndata: a\n\nid: 8\ndata: b\n").unwrap().len(), 1);
+        assert_eq!(decoder.last_event_id(), Some("7"));
+        assert_eq!(decoder.feed(b"\n").unwrap().len(), 1);
+        assert_eq!(decoder.last_event_id(), Some("8"));
+        // Without an id of its own, an event has the id of the event before.
+        assert_eq!(decoder.feed(b"data: c\n\n").unwrap().len(), 1);
+        assert_eq!(decoder.last_event_id(), Some("8"));
     }
 
     #[test]

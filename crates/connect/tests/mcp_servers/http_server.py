@@ -6,6 +6,7 @@ import itertools
 import json
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 flags = set(sys.argv[1:])
@@ -72,6 +73,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"data: {data}\n\n".encode())
         self.wfile.flush()
 
+    def resume_at_once(self, count):
+        self.event(id=f"again-{count}")
+        time.sleep(0.05)  # The delay arrives apart from the id.
+        self.event(retry=0)
+
     def refused(self):
         if "auth" in flags and self.headers.get("Authorization") != "Bearer s3cr3t-token":
             self.body(401, "who are you?", "text/plain", WWW_Authenticate="Bearer")
@@ -109,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
             note(f"resumed {last}")
             self.stream()
             if last.startswith("again-"):
-                return self.event(id=f"again-{int(last[6:]) + 1}", retry=0)
+                return self.resume_at_once(int(last[6:]) + 1)
             return self.event(resumed[last])
         if "busy-get" in flags and "busy GET" not in events:
             note("busy GET")
@@ -317,7 +323,7 @@ class Handler(BaseHTTPRequestHandler):
         elif name == "resume_at_once":
             # Each resumed stream ends at once and asks to be resumed at once.
             self.stream()
-            self.event(id="again-0", retry=0)
+            self.resume_at_once(0)
         elif name == "junk_event":
             self.stream()
             self.event("Listening")

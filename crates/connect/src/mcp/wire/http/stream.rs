@@ -39,7 +39,7 @@ pub(super) fn events(
         decoder,
         ready: VecDeque::new(),
         phase: Phase::Open,
-        last_id: None,
+        resume_at: (None, None),
         pace: NotificationPace::new(),
     };
     stream::unfold(reader, async |mut reader| {
@@ -75,7 +75,8 @@ struct EventReader {
     decoder: SseDecoder,
     ready: VecDeque<Sse>,
     phase: Phase,
-    last_id: Option<String>,
+    /// The event id and the delay that `rmcp` has.
+    resume_at: (Option<String>, Option<Duration>),
     pace: NotificationPace,
 }
 
@@ -173,14 +174,14 @@ impl EventReader {
     }
 
     fn pass_on_event_id(&mut self) {
-        let last_id = self.decoder.last_event_id().map(String::from);
-        if self.phase != Phase::Open || last_id == self.last_id {
+        let resume_at = (self.decoder.last_event_id().map(String::from), self.decoder.retry());
+        if self.phase != Phase::Open || resume_at == self.resume_at {
             return;
         }
-        let id = last_id.as_deref().map(|id| join_event_id(self.origin, id));
-        let retry = self.decoder.retry().map(resume_delay);
+        let id = resume_at.0.as_deref().map(|id| join_event_id(self.origin, id));
+        let retry = resume_at.1.map(resume_delay);
         self.ready.push_back(Sse { id, retry, ..Sse::default() });
-        self.last_id = last_id;
+        self.resume_at = resume_at;
     }
 }
 
