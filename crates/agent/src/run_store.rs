@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
     Sealer, TraceContext,
+    alerts::{AlertSignals, Condition},
     backend::{
         Backend, Batch, Change, Durability, Expect, Row, RowKey, RowVersion, StoreError, Table, Write, decode, encode,
     },
@@ -148,6 +149,7 @@ pub(crate) struct RunStore {
     pub(crate) sealer: Sealer,
     /// The node of this hub.
     pub(crate) node: SmolStr,
+    pub(crate) alerts: AlertSignals,
 }
 
 fn row_key(thread_key: &ThreadKey, table: Table, id: SmolStr) -> RowKey {
@@ -272,11 +274,32 @@ impl RunStore {
         batch.writes.push(put_record(Table::Messages, HEAD_ROW_ID, expect, &head)?);
         let stamp = batch.stamp;
         checkout.unconfirmed_stamps.push(stamp);
+        if let Some(error) = record.error.as_ref().filter(|_| record.status.is_end()) {
+            let signal = self.failure_signal(thread_key, &record, &error.code, now)?;
+            // The versions of the last rows are read from the answer.
+            signal.into_iter().for_each(|write| batch.writes.insert(0, write));
+        }
         let versions = self.store.commit(batch, now).await?;
         let (head_version, open_version) = head_and_open_versions(&versions, stamp);
         (checkout.head, checkout.head_version, checkout.open_version) = (head, Some(head_version), open_version);
         checkout.unconfirmed_stamps.clear();
         Ok(record)
+    }
+}
+
+impl RunStore {
+    /// The signal that a run failed, for alerts. Names the error only: its message may quote what a model or a tool wrote.
+    fn failure_signal(
+        &self,
+        thread_key: &ThreadKey,
+        record: &RunRecord,
+        code: &str,
+        now: Timestamp,
+    ) -> Result<Option<Write>, StoreError> {
+        let is_budget = matches!(code, "max_steps" | "token_budget" | "time_budget");
+        let condition = if is_budget { Condition::RunBudget } else { Condition::RunFailed };
+        let reason = format!("a run of agent `{}` in thread `{}` ended with `{code}`", record.agent, record.thread);
+        self.alerts.happened(condition, (&thread_key.tenant, record.id.to_string()), reason, now)
     }
 }
 

@@ -114,7 +114,12 @@ impl AgentService {
     pub fn with_language(hub: &ToolHub, language: Language) -> Self {
         Self(Arc::new(Inner {
             hub: hub.clone(),
-            run_store: RunStore { store: hub.store(), sealer: hub.sealer().clone(), node: hub.node_id().into() },
+            run_store: RunStore {
+                store: hub.store(),
+                sealer: hub.sealer().clone(),
+                node: hub.node_id().into(),
+                alerts: hub.alert_signals(),
+            },
             active_runs: (*hub.extension::<ActiveRuns>()).clone(),
             meters: Arc::default(),
             agents: Mutex::default(),

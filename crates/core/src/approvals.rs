@@ -31,7 +31,11 @@ use reservations::ReservedApprovals;
 pub use toolhub_types::approval::{ApprovalOutcome, ApprovalState};
 use waiters::ApprovalWaiters;
 
-use crate::{events::Events, sealing::Sealer};
+use crate::{
+    alerts::{Alerts, Condition, Signal},
+    events::Events,
+    sealing::Sealer,
+};
 use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Partition, Row, RowKey, RowVersion, StoreError, Table, Write,
@@ -56,6 +60,8 @@ pub(crate) struct Approvals {
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     events: Events,
+    /// Receives the signals of approvals that expire.
+    alerts: Arc<Alerts>,
     /// How long resolved approvals are retained.
     retention: Duration,
     redactor: Arc<Redactor>,
@@ -94,11 +100,13 @@ impl Approvals {
         events: Events,
         retention: Duration,
         (redactor, sealer): (Arc<Redactor>, Sealer),
+        alerts: Arc<Alerts>,
     ) -> Self {
         Self {
             store,
             clock,
             events,
+            alerts,
             retention,
             redactor,
             sealer,
@@ -193,7 +201,15 @@ impl Approvals {
     ) -> Result<StoredApproval, StoreError> {
         let now = self.clock.now();
         let approval = Approval { state, ..stored.approval.clone() };
-        let batch = Batch::new(stored.partition.clone()).with(self.write(&approval, Expect::Same(stored.row_version))?);
+        let mut batch =
+            Batch::new(stored.partition.clone()).with(self.write(&approval, Expect::Same(stored.row_version))?);
+        if state == ApprovalState::TimedOut && self.alerts.is_enabled() {
+            let reason =
+                format!("a call of `{}` was denied, because the approval was not answered in time", approval.tool);
+            let signal = Signal::happened(Condition::ApprovalExpired, SmolStr::from(approval.id), now, reason);
+            let signal = signal.tenant(&stored.partition.tenant).tool(&approval.tool);
+            batch.writes.push(signal.write(Durability::KillSafe)?);
+        }
         match self.store.commit(batch, now).await {
             Ok(_) => {
                 self.emit_resolved(&stored.partition.tenant, &approval);

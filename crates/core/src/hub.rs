@@ -4,6 +4,7 @@
 //! modules below.
 
 mod activity;
+mod alerts;
 mod approvals;
 mod availability;
 mod background;
@@ -45,6 +46,7 @@ use futures_util::{FutureExt, future::join_all};
 use serde_json::Value;
 use smol_str::SmolStr;
 
+pub use alerts::{ActiveAlert, AlertTargetError, AlertTargetInfo, DeliveryPage};
 pub use batch::{BatchHandle, BatchRequest};
 pub use builder::{BuildError, HubBuilder};
 pub use change::{ChangeSummary, HubChange};

@@ -3,6 +3,7 @@
 //! Use the crate `toolhub`, which re-exports this one. Nothing here opens a socket or a file: executors and backends are passed in.
 #![forbid(unsafe_code)]
 
+pub mod alerts;
 mod approvals;
 mod argument_memory;
 mod artifact;
@@ -59,13 +60,13 @@ pub use handler::{
 };
 pub use hooks::{AfterDecision, BeforeDecision, Hook, HookedCall};
 pub use hub::{
-    BatchHandle, BatchRequest, BuildError, CallForecast, CallHandle, CallRequest, Cancellation, ChangeSummary,
-    DecidingRule, DefinitionApproval, DefinitionApprovalError, DefinitionChange, DefinitionDifference,
-    DependencyStatus, DuplicateSource, Explanation, ForecastError, ForecastResult, HubBuilder, HubChange,
-    InstanceGuard, NewerRecords, NodeRequestError, Offer, OfferOptions, RateQuota, ResourceSubscription,
-    SnapshotRestore, SourceConnection, SourceHandle, SourceInfo, SourceStatus, SourceTool, SourceToolState,
-    StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError, Threads, TimelineApproval, TimelineStage,
-    TimelineStep, ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
+    ActiveAlert, AlertTargetError, AlertTargetInfo, BatchHandle, BatchRequest, BuildError, CallForecast, CallHandle,
+    CallRequest, Cancellation, ChangeSummary, DecidingRule, DefinitionApproval, DefinitionApprovalError,
+    DefinitionChange, DefinitionDifference, DeliveryPage, DependencyStatus, DuplicateSource, Explanation,
+    ForecastError, ForecastResult, HubBuilder, HubChange, InstanceGuard, NewerRecords, NodeRequestError, Offer,
+    OfferOptions, RateQuota, ResourceSubscription, SnapshotRestore, SourceConnection, SourceHandle, SourceInfo,
+    SourceStatus, SourceTool, SourceToolState, StatusDetails, StatusScope, SubscribeError, ThreadContext, ThreadError,
+    Threads, TimelineApproval, TimelineStage, TimelineStep, ToolHub, ToolSource, ToolStatusDetails, ToolStatusInfo,
 };
 pub use journal::{CallPage, CallQuery, CallQueryError, CallRecord, RecentStats, index_terms};
 pub use monitor::{ApprovalStats, CallSample, CallSampler, PollWatch, Refusal, StatusChanges, StoreSize, ToolStats};

@@ -134,6 +134,11 @@ impl Nodes {
         &self.own.id
     }
 
+    /// The name of this node.
+    pub(crate) fn own_name(&self) -> &SmolStr {
+        &self.own.name
+    }
+
     /// How long a node may be silent before it is dead.
     pub(crate) fn timeout(&self) -> Duration {
         3 * self.interval
@@ -315,6 +320,12 @@ impl Nodes {
         let maintainer = if self.is_exclusive { Some(self.own.id.clone()) } else { self.maintainer() };
         nodes.iter_mut().for_each(|node| node.is_maintainer = maintainer.as_ref() == Some(&node.id));
         Ok(nodes)
+    }
+
+    /// The other nodes that are alive or died lately, as of the last look: their names, and whether they are alive.
+    pub(crate) fn sighted(&self) -> Vec<(SmolStr, bool)> {
+        let nodes = self.lock().list(self.clock.instant());
+        nodes.into_iter().map(|node| (node.name, node.state == NodeState::Alive)).collect()
     }
 
     /// Whether a removed row is that of a node that came and left since the last look.

@@ -62,6 +62,11 @@ impl Scheduler {
         count_by_key::is_full(self.queue.max_queued(), total, of_tenant)
     }
 
+    /// How many calls may wait for a slot.
+    pub(crate) fn max_queued(&self) -> usize {
+        self.queue.max_queued()
+    }
+
     /// How many calls wait for a slot.
     pub(crate) fn queued(&self) -> usize {
         self.queue.queued()

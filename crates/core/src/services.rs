@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::{
+    alerts::Alerts,
     blocking::BlockingPool,
     events::Events,
     extensions::Extensions,
@@ -23,6 +24,8 @@ use toolhub_types::redact::Redactor;
 pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: Events,
+    /// The targets of alerts, and the conditions that hold on this node.
+    pub(crate) alerts: Arc<Alerts>,
     pub(crate) store: Arc<dyn Backend>,
     /// Latencies of the store and of the state stores.
     pub(crate) store_meters: Arc<StoreMeters>,

@@ -4,6 +4,7 @@
 //! crate decides what an event does to a record; this module stores it with a compare-and-set, so that of concurrent
 //! nodes and callers exactly one succeeds. While the store does not answer, `local_events` counts results on this node. A tool that never failed has no record, and looking it up is cheap.
 
+mod alert_signals;
 mod expiries;
 mod local_events;
 mod probe_guard;
@@ -31,7 +32,7 @@ pub(crate) use status_cache::{StatusCache, StatusKey};
 use status_events::ChangeCounts;
 pub(crate) use successes::{LastSuccess, Successes};
 
-use crate::events::Events;
+use crate::{alerts::Alerts, events::Events};
 use toolhub_storage::{
     backend::{
         Backend, Batch, Change, Durability, Expect, Row, RowKey, RowVersion, Scan, Scope, StoreError, Table, Write,
@@ -58,6 +59,8 @@ pub(crate) struct Statuses {
     store: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     events: Events,
+    /// Receives the signals of changes.
+    alerts: Arc<Alerts>,
     cache: StatusCache,
     /// What counts on this node only.
     local_events: LocalEvents,
@@ -87,7 +90,7 @@ impl Statuses {
         settings: StatusSettings,
         store: Arc<dyn Backend>,
         clock: Arc<dyn Clock>,
-        events: Events,
+        (events, alerts): (Events, Arc<Alerts>),
         availability_changed: Arc<Notify>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
@@ -98,6 +101,7 @@ impl Statuses {
             store,
             clock,
             events,
+            alerts,
             cache: StatusCache::default(),
             local_events: LocalEvents::default(),
             successes: Successes::default(),
@@ -306,14 +310,15 @@ impl Statuses {
         replaced: Option<RowVersion>,
         now: Timestamp,
     ) -> Result<RowVersion, StoreError> {
-        self.commit(Self::batch(key, change, replaced)?, now).await
+        self.commit(self.batch(key, change, (replaced, now))?, now).await
     }
 
     /// The batch that replaces a record.
     fn batch(
+        &self,
         key: &StatusKey,
         (before, facts): (&StatusRecord, &StatusRecord),
-        replaced: Option<RowVersion>,
+        (replaced, now): (Option<RowVersion>, Timestamp),
     ) -> Result<Batch, StoreError> {
         let RowKey { partition, table, id } = key.key();
         let value = serde_json::to_vec(facts).map_err(|error| damaged_error(key.tool(), &error))?;
@@ -329,7 +334,13 @@ impl Statuses {
                 Durability::KillSafe
             },
         };
-        Ok(Batch::new(partition).with(write))
+        let durability = write.durability;
+        let mut batch = Batch::new(partition).with(write);
+        let version = replaced.map_or(1, |replaced| replaced.number + 1);
+        batch.writes.extend(
+            self.alert_signal(key, (before, facts), version, now).map(|signal| signal.write(durability)).transpose()?,
+        );
+        Ok(batch)
     }
 
     async fn commit(&self, batch: Batch, now: Timestamp) -> Result<RowVersion, StoreError> {

@@ -360,6 +360,17 @@ pub enum EventKind {
         /// The reason.
         reason: SmolStr,
     },
+    /// `alert.failed`: a message to an alert target was not delivered, or the target was disabled.
+    AlertFailed {
+        /// The target.
+        alert_target: SmolStr,
+        /// The message.
+        message_id: SmolStr,
+        /// Why.
+        reason: String,
+        /// Whether the target gets no more messages, because it asked for that.
+        disabled: bool,
+    },
     /// `metrics.tick`: what calls did on this node within about the last second.
     MetricsTick {
         /// The time that the numbers are about, in seconds.

@@ -169,6 +169,12 @@ fn uuid_v7_at(now: Timestamp) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(now.millis().unsigned_abs(), &tail).into_uuid()
 }
 
+/// The text of a new UUIDv7 after a prefix.
+#[must_use]
+pub fn mint_uuid_text(prefix: &str, now: Timestamp) -> SmolStr {
+    smol_str::format_smolstr!("{prefix}{}", uuid_v7_at(now).hyphenated())
+}
+
 /// 128 random bits from the operating system.
 fn random_id(prefix: &str) -> SmolStr {
     smol_str::format_smolstr!("{prefix}{:032x}", Uuid::new_v4().as_u128())

@@ -9,7 +9,11 @@ use std::{
 };
 
 use super::{APPROVAL_ID_PREFIX, Approval, ApprovalState, Approvals, LAYOUT, ok_or_log};
-use crate::monitor::ApprovalStats;
+use crate::{
+    alerts::{Condition, Signal},
+    monitor::ApprovalStats,
+};
+use smol_str::SmolStr;
 use toolhub_storage::{
     backend::{Row, RowKey, RowVersion, Scan, Scope, StoreError, Table, decode},
     latency::LatencyRecorder,
@@ -19,6 +23,7 @@ use toolhub_types::{
     ids::{ApprovalId, Tenant, ThreadId},
     page_budget::LIST_PAGE_BYTES,
     timestamp::Timestamp,
+    tool::ToolName,
 };
 
 /// Maximum number of pending approvals, whatever is configured.
@@ -45,6 +50,8 @@ struct Entry {
     thread: Option<ThreadId>,
     expires: Timestamp,
     row_version: u64,
+    tool: ToolName,
+    asked_at: Timestamp,
 }
 
 impl Entries {
@@ -82,7 +89,8 @@ impl PendingApprovals {
     /// Counts an approval that is about to be stored.
     pub(super) fn insert<A>(&self, tenant: &Tenant, approval: &Approval<A>, now: Timestamp) {
         let (tenant, thread) = (tenant.clone(), approval.thread.clone());
-        let entry = Entry { tenant, thread, expires: approval.expires_at, row_version: UNSTORED };
+        let (tool, asked_at) = (approval.tool.clone(), approval.asked_at);
+        let entry = Entry { tenant, thread, expires: approval.expires_at, row_version: UNSTORED, tool, asked_at };
         self.lock().insert(approval.id, entry, now);
     }
 
@@ -110,6 +118,21 @@ impl Approvals {
         let mut entries = self.pending.lock();
         entries.remove_expired(now);
         ApprovalStats { pending: entries.by_id.len(), wait: self.pending.wait.latency() }
+    }
+
+    /// The pending approvals, for alerts.
+    pub(crate) fn waiting_signals(&self) -> Vec<Signal> {
+        let now = self.clock.now();
+        let entries = self.pending.lock();
+        let pending = entries.by_id.iter().filter(|(_, entry)| entry.expires > now);
+        let signal = |(id, entry): (&ApprovalId, &Entry)| {
+            let reason =
+                format!("a call of `{}` waits for it; without an answer it is denied at {}", entry.tool, entry.expires);
+            Signal::active(Condition::ApprovalWaiting, SmolStr::from(*id), entry.asked_at, reason)
+                .tenant(&entry.tenant)
+                .tool(&entry.tool)
+        };
+        pending.map(signal).collect()
     }
 
     /// The number of pending approvals of each thread of a tenant that has any.
@@ -185,7 +208,8 @@ impl Approvals {
         let read = ok_or_log(decode::<Approval>(Table::Approvals, &key.id, LAYOUT, row));
         let (approval, row_version) = read.filter(|(approval, _)| approval.state_at(now) == ApprovalState::Pending)?;
         let (tenant, expires, row_version) = (key.partition.tenant.clone(), approval.expires_at, row_version.number);
-        let entry = Entry { tenant, thread: approval.thread, expires, row_version };
+        let (thread, tool, asked_at) = (approval.thread, approval.tool, approval.asked_at);
+        let entry = Entry { tenant, thread, expires, row_version, tool, asked_at };
         self.pending.lock().insert(approval.id, entry, now);
         Some(approval.id)
     }

@@ -176,6 +176,16 @@ pub(super) async fn start_tasks(
             Box::pin(async move { super::store_losses::run(hub, &seen).await })
         });
     }
+    if services.alerts.delivers {
+        let hub = weak();
+        spawner.spawn("alert observation", move || Box::pin(super::alerts::run_local_observation(hub.clone())));
+        let hub = weak();
+        spawner.spawn("alert evaluation", move || Box::pin(super::alerts::run_evaluation(hub.clone())));
+        let hub = weak();
+        spawner.spawn_graceful("alert delivery", move |stopped| {
+            Box::pin(super::alerts::run_delivery(hub.clone(), stopped))
+        });
+    }
     if services.store.size_limit().is_some() {
         let hub = weak();
         spawner.spawn("store size limit", move || Box::pin(super::store_trim::run(hub.clone())));

@@ -12,6 +12,7 @@ use super::{
     written_layouts::NewerRecords,
 };
 use crate::{
+    alerts::AlertTarget,
     argument_memory,
     batched_records::ReadOnlyCalls,
     events::{EventClasses, Events, Subscription},
@@ -58,6 +59,8 @@ pub struct HubBuilder {
     state_manager: StateManagerConfig,
     state_store_factory: Option<Arc<OpenStore>>,
     events: Events,
+    alert_targets: Vec<AlertTarget>,
+    delivers_alerts: bool,
     default_policy: Policy,
     policies: Vec<(String, Policy)>,
     rules: Vec<Rule>,
@@ -154,6 +157,8 @@ impl HubBuilder {
             state_manager: StateManagerConfig::default(),
             state_store_factory: None,
             events: Events::new(),
+            alert_targets: Vec::new(),
+            delivers_alerts: true,
             default_policy: Policy::default(),
             policies: Vec::new(),
             rules: Vec::new(),
@@ -255,6 +260,19 @@ impl HubBuilder {
     /// allow.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
+        self
+    }
+
+    /// Adds a target of alerts. With a durable store, messages that were not delivered are sent after a restart.
+    pub fn alert(mut self, target: AlertTarget) -> Self {
+        self.alert_targets.push(target);
+        self
+    }
+
+    /// Stores what alerts are about, and leaves it to another hub of the store, or a later one, to report it: for a program that
+    /// uses the store only for a moment.
+    pub fn without_alert_delivery(mut self) -> Self {
+        self.delivers_alerts = false;
         self
     }
 

@@ -51,6 +51,12 @@ impl ToolHub {
         &self.engine.journal.node
     }
 
+    /// The name by which people know this node; `this node` if the store has no other user.
+    #[must_use]
+    pub fn node_name(&self) -> SmolStr {
+        super::alerts::own_node_name(&self.engine)
+    }
+
     /// How many nodes were alive at the last look, this one included. Makes no request.
     #[must_use]
     pub fn alive_nodes(&self) -> usize {

@@ -11,9 +11,12 @@ use std::{
     time::Duration,
 };
 
-use crate::engine::Engine;
-use toolhub_storage::backend::{LossReport, TenantLosses};
-use toolhub_types::event_kind::EventKind;
+use crate::{
+    alerts::{self, Condition, Signal},
+    engine::Engine,
+};
+use toolhub_storage::backend::{Backend, Batch, Durability, LossReport, TenantLosses};
+use toolhub_types::{event_kind::EventKind, timestamp::Timestamp};
 
 /// How often the store is asked. It answers from memory.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -28,13 +31,23 @@ pub(super) async fn run(hub: Weak<Engine>, seen: &AtomicUsize) {
         if !reports.is_empty() {
             engine.journal.recovery_needed.notify_one();
         }
-        emit(&engine, &reports);
+        emit(&engine, &reports).await;
     }
 }
 
-fn emit(engine: &Engine, reports: &[LossReport]) {
+async fn emit(engine: &Engine, reports: &[LossReport]) {
     let Some(LossReport { commits, since, tenants }) = LossReport::merge(reports) else { return };
     let now = engine.services.clock.now();
+    if let Some(signal) = engine.services.alerts.is_enabled().then(|| loss_signal(engine, commits, since)) {
+        let write = signal.write(Durability::KillSafe).map(|write| Batch::new(alerts::partition()).with(write));
+        let stored = match write {
+            Ok(batch) => engine.services.store.commit(batch, now).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = stored {
+            tracing::warn!(%error, "signal of lost commits not stored; no alert is sent");
+        }
+    }
     for (tenant, TenantLosses { partitions, calls }) in tenants {
         let event = EventKind::StoreLost {
             commits,
@@ -46,4 +59,10 @@ fn emit(engine: &Engine, reports: &[LossReport]) {
         };
         engine.services.events.emit_for_tenant(now, &tenant, None, event);
     }
+}
+
+fn loss_signal(engine: &Engine, commits: u64, since: Timestamp) -> Signal {
+    let node = engine.nodes.own_name().clone();
+    let reason = format!("the server of the store lost {commits} commits that it had acknowledged since {since}");
+    Signal::happened(Condition::StoreLost, node, engine.services.clock.now(), reason)
 }

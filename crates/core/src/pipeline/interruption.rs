@@ -7,21 +7,24 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
+use smol_str::SmolStr;
 
 use super::report;
 use crate::{
+    alerts::{Condition, Signal},
     engine::Engine,
     journal::{CallRecord, CallTracker, OpenCall},
     requests,
 };
 use toolhub_state::{Draft, ExecutionHistory, HistoryEvent, PendingState};
-use toolhub_storage::backend::{Backend, Batch, Partition, Row, StoreError, Table, Write};
+use toolhub_storage::backend::{Backend, Batch, Durability, Partition, Row, StoreError, Table, Write};
 use toolhub_types::{
     effect::Effect,
     error::{CallError, ErrorKind, ToolError},
     ids::Tenant,
     outcome::{Outcome, Status, WriteDurability},
     timestamp::Timestamp,
+    tool::ToolName,
 };
 
 /// Shortest and longest time between two looks for the end of a call on another node.
@@ -44,6 +47,7 @@ pub(crate) async fn close_open_call(
         let closed = record.clone().closed(outcome, &services.redactor);
         journal.close(&mut batch, &closed, Some(open.row_version), now)?;
         batch.writes.extend(extra_writes);
+        batch.writes.extend(interruption_signal(engine, tenant, open, &closed.outcome)?);
         journal.store.commit(batch, now).await
     };
     let (history, separate_history) = history_writes(engine, tenant, open, outcome).await;
@@ -64,6 +68,29 @@ pub(crate) async fn close_open_call(
         }
     }
     Ok(true)
+}
+
+/// The signal of a call that ended with its process, for alerts.
+fn interruption_signal(
+    engine: &Engine,
+    tenant: &Tenant,
+    open: &OpenCall,
+    outcome: &Option<Outcome>,
+) -> Result<Option<Write>, StoreError> {
+    let is_interrupted =
+        outcome.as_ref().and_then(|it| it.error.as_ref()).is_some_and(|it| it.kind == ErrorKind::Interrupted);
+    if !is_interrupted || !engine.services.alerts.is_enabled() {
+        return Ok(None);
+    }
+    let effect = match outcome.as_ref().map(|outcome| outcome.effect) {
+        Some(Effect::Unknown) => "its effect is unknown",
+        _ => "it had no effect",
+    };
+    let (record, now) = (&open.record, engine.services.clock.now());
+    let reason = format!("the process of a call of `{}` ended; {effect}", record.tool);
+    let signal = Signal::happened(Condition::CallsInterrupted, SmolStr::from(record.id), now, reason);
+    let signal = Signal { tool: ToolName::new(record.tool.as_str()).ok(), ..signal.tenant(tenant) };
+    signal.write(Durability::KillSafe).map(Some)
 }
 
 /// Closes a call that was refused because the store did not answer when it was opened, and that is not open: from now on the store refuses

@@ -283,7 +283,7 @@ impl Statuses {
                 true => (stored, row_version),
                 false => {
                     let next = Arc::new(next);
-                    let batch = Self::batch(key, (&stored, &next), row_version)?;
+                    let batch = self.batch(key, (&stored, &next), (row_version, now))?;
                     let stamp = batch.stamp;
                     // Before the write: its notification may arrive before its answer.
                     self.local_events.note_in_doubt(key, WriteInDoubt { until, stamp, replaces: row_version });

@@ -53,6 +53,8 @@ pub enum PartitionKind {
     McpSessions,
     /// Which layouts the records of the store may have. They belong to no tenant, so this is stored under the default tenant.
     Layouts,
+    /// Alerts and the messages about them. They belong to no tenant, so they are stored under the default tenant.
+    Alerts,
 }
 
 impl Partition {
@@ -83,7 +85,7 @@ impl From<&ThreadKey> for Partition {
 
 /// `tenant/t/thread`, `tenant/c/call`, `tenant/k/tool/key`, `tenant/r/type/key` for other requests, `tenant/a/artifact`,
 /// `tenant/s/tool`, `tenant/g/`, `tenant/h/state`, `tenant/n/`, `tenant/e/`, `tenant/y/` for keys, `tenant/u/` for the audit
-/// log, `tenant/m/` for tools, `tenant/p/` for MCP sessions, `tenant/l/` for layouts. Only the last part may contain a `/`, so the text
+/// log, `tenant/m/` for tools, `tenant/p/` for MCP sessions, `tenant/l/` for layouts, `tenant/w/` for alerts. Only the last part may contain a `/`, so the text
 /// can be parsed back.
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,6 +107,7 @@ impl fmt::Display for Partition {
             PartitionKind::Tools => write!(f, "/m/"),
             PartitionKind::McpSessions => write!(f, "/p/"),
             PartitionKind::Layouts => write!(f, "/l/"),
+            PartitionKind::Alerts => write!(f, "/w/"),
         }
     }
 }
@@ -130,6 +133,7 @@ impl FromStr for Partition {
             "m" if rest.is_empty() => PartitionKind::Tools,
             "p" if rest.is_empty() => PartitionKind::McpSessions,
             "l" if rest.is_empty() => PartitionKind::Layouts,
+            "w" if rest.is_empty() => PartitionKind::Alerts,
             "h" if !rest.is_empty() => PartitionKind::State(rest.into()),
             "a" => PartitionKind::Artifact(ArtifactId::new(rest)?),
             "r" => {
@@ -174,6 +178,7 @@ mod tests {
             Partition { tenant: tenant(), kind: PartitionKind::Tools },
             Partition { tenant: tenant(), kind: PartitionKind::McpSessions },
             Partition { tenant: tenant(), kind: PartitionKind::Layouts },
+            Partition { tenant: tenant(), kind: PartitionKind::Alerts },
             Partition { tenant: tenant(), kind: PartitionKind::State("cart".into()) },
         ] {
             assert_eq!(partition.to_string().parse(), Ok(partition));

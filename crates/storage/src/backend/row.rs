@@ -61,11 +61,13 @@ pub enum Table {
     Permits,
     /// Events that nodes pass on to each other, and which threads they follow.
     Relay,
+    /// Alerts: signals of changes, records, and the messages about them.
+    Alerts,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Calls,
         Self::Claims,
         Self::State,
@@ -91,6 +93,7 @@ impl Table {
         Self::Requests,
         Self::Permits,
         Self::Relay,
+        Self::Alerts,
     ];
 
     /// The row id of a thread's open run in the table [`Runs`](Self::Runs). There is at most one, and a thread that
@@ -133,6 +136,7 @@ impl Table {
             Self::Requests => "requests",
             Self::Permits => "permits",
             Self::Relay => "relay",
+            Self::Alerts => "alerts",
         }
     }
 }

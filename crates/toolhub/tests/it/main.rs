@@ -4,6 +4,7 @@
 
 mod accepted_calls;
 mod agents;
+mod alerts;
 mod alloc;
 mod approval_pages;
 mod approval_texts;

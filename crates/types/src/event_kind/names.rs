@@ -36,6 +36,7 @@ impl EventKind {
         "store.lost",
         "node.joined",
         "node.left",
+        "alert.failed",
         "metrics.tick",
         "stream.thinned",
         "stream.reset",
@@ -54,6 +55,7 @@ impl EventKind {
                 | Self::StoreLost { .. }
                 | Self::NodeJoined { .. }
                 | Self::NodeLeft { .. }
+                | Self::AlertFailed { .. }
         )
     }
 
@@ -135,6 +137,7 @@ impl EventKind {
             Self::StoreLost { .. } => "store.lost",
             Self::NodeJoined { .. } => "node.joined",
             Self::NodeLeft { .. } => "node.left",
+            Self::AlertFailed { .. } => "alert.failed",
             Self::MetricsTick { .. } => "metrics.tick",
             Self::StreamThinned { .. } => "stream.thinned",
             Self::StreamReset => "stream.reset",

@@ -72,6 +72,12 @@ impl EventKind {
                 node_name: fields.take("nodeName")?,
                 reason: fields.take("reason")?,
             },
+            "alert.failed" => Self::AlertFailed {
+                alert_target: fields.take("alertTarget")?,
+                message_id: fields.take("messageId")?,
+                reason: fields.take("reason")?,
+                disabled: fields.take("disabled")?,
+            },
             _ => return None,
         })
     }
@@ -196,6 +202,7 @@ mod tests {
             ),
             ("node.joined", json!({"nodeId": "n", "nodeName": "one"})),
             ("node.left", json!({"nodeId": "n", "nodeName": "one", "reason": "r"})),
+            ("alert.failed", json!({"alertTarget": "ops", "messageId": "msg_1", "reason": "r", "disabled": false})),
             ("tool.execution.started", json!({"callId": call, "runId": run, "toolName": "a"})),
             (
                 "tool.execution.completed",
@@ -230,7 +237,7 @@ mod tests {
             names.push(name);
         }
         names.dedup();
-        assert_eq!(names.len(), 19, "as many as `is_persisted` and `is_relayed` name");
+        assert_eq!(names.len(), 20, "as many as `is_persisted` and `is_relayed` name");
         assert_eq!(EventKind::from_fields("tool.registered", Map::new()), None);
         assert_eq!(EventKind::from_fields("node.left", Map::new()), None, "a field is missing");
     }

@@ -13,6 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{BuildError, HubBuilder, validation::ValidatedParts};
 use crate::{
+    alerts::Alerts,
     approvals::Approvals,
     argument_memory::ArgumentMemory,
     batched_records::BatchedRecords,
@@ -90,13 +91,15 @@ impl HubBuilder {
         let membership = (self.node, self.node_timeout);
         let (nodes_store, events) = ((store.clone(), is_exclusive), self.events.clone());
         let nodes = Arc::new(Nodes::new(nodes_store, clock.clone(), events, node, membership));
+        let alerts = Arc::new(Alerts::new(self.delivers_alerts));
+        alerts.set_targets(self.alert_targets);
         let availability_changed = Arc::new(Notify::new());
         let stopped = CancellationToken::new();
         let statuses = Arc::new(Statuses::new(
             self.status,
             store.clone(),
             clock.clone(),
-            self.events.clone(),
+            (self.events.clone(), alerts.clone()),
             availability_changed.clone(),
             runtime.clone(),
         ));
@@ -106,6 +109,7 @@ impl HubBuilder {
             self.events.clone(),
             self.call_retention,
             (redactor.clone(), sealer.clone()),
+            alerts.clone(),
         ));
         let cleanup = self.state_manager.auto_cleanup.then_some(self.state_manager.cleanup_interval);
         let (business, manager) = (self.business_state, self.state_manager);
@@ -136,6 +140,7 @@ impl HubBuilder {
             write_locks: Arc::default(),
             clock,
             events: self.events,
+            alerts,
             store: store.clone(),
             store_meters: meters,
             instances,
