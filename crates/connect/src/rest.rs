@@ -11,7 +11,7 @@ mod decompress;
 mod encode;
 mod error;
 mod executor;
-mod fixed_url;
+pub(crate) mod fixed_url;
 mod json_template;
 mod parameter;
 mod plan;

@@ -72,7 +72,7 @@ pub use toolhub_agent as agent;
 #[cfg(feature = "mcp")]
 pub use toolhub_connect::mcp;
 #[cfg(feature = "connect")]
-pub use toolhub_connect::{command, config, openapi, rest};
+pub use toolhub_connect::{command, config, openapi, rest, webhooks};
 pub use toolhub_core::*;
 #[cfg(feature = "server")]
 pub use toolhub_server as server;
