@@ -5,7 +5,7 @@
 //! the next recorded denial carries the number of dropped ones.
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 use toolhub_core::{
+    Glob,
     backend::{
         Backend, Batch, Change, Cursor, Durability, Expect, Partition, PartitionKind, RowKey, Scan, Scope as ScanScope,
         StoreError, Table, Write,
@@ -25,10 +26,14 @@ use toolhub_core::{
     ids::{Caller, Tenant},
 };
 
+use crate::scope::Principal;
+
 const SCHEMA_VERSION: u32 = 1;
 /// Burst of denials that are recorded, and the interval in which one more is allowed.
 const DENIAL_BURST: i64 = 60;
 const DENIAL_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of entries that are read for a page with a filter.
+const MAX_READ: usize = 1_000;
 /// Longer paths are truncated.
 const MAX_PATH_BYTES: usize = 256;
 
@@ -50,6 +55,12 @@ pub(crate) struct Entry {
     /// The tenant of the key.
     #[schemars(with = "Option<String>")]
     pub(crate) tenant: Option<Tenant>,
+    /// What it was done to, such as `tools/weather`: the part of the path that names it.
+    #[serde(default)]
+    pub(crate) object: String,
+    /// How the request was authenticated; absent if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) via: Option<Via>,
     /// The client's IP address.
     #[schemars(with = "Option<String>")]
     pub(crate) from: Option<IpAddr>,
@@ -66,6 +77,74 @@ pub(crate) struct Entry {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(with = "Option<u64>")]
     pub(crate) not_kept: u64,
+}
+
+/// How a request was authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "AuditVia")]
+pub(crate) enum Via {
+    /// With an API key.
+    Key,
+    /// With a login of the dashboard.
+    Login,
+    /// Without a key, on a server for the users of its machine.
+    Local,
+    /// By a command that opened the store itself, without a server.
+    Command,
+}
+
+impl Via {
+    /// The way of a request with this principal. `peer` is the address of the client, which a command has not.
+    pub(crate) fn of(principal: &Principal, has_keys: bool, peer: Option<SocketAddr>) -> Self {
+        match (&principal.login, has_keys, peer) {
+            (Some(_), ..) => Self::Login,
+            (None, true, _) => Self::Key,
+            (None, false, None) => Self::Command,
+            (None, false, Some(_)) => Self::Local,
+        }
+    }
+}
+
+/// The object of a request: the path below the API up to its last variable part, such as `tools/weather`.
+pub(crate) fn object_of(route: &str, path: &str) -> String {
+    let is_variable = |part: &str| part.starts_with('{');
+    let route: Vec<&str> = route.trim_start_matches('/').split('/').collect();
+    let path: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let end = route.iter().rposition(|part| is_variable(part)).map_or(route.len(), |last| last + 1);
+    let begin = if route.starts_with(&["api", "v1"]) { 2 } else { 0 };
+    let parts = path.get(begin..end.min(path.len())).unwrap_or_default();
+    let mut object = parts.join("/");
+    object.truncate(object.floor_char_boundary(MAX_PATH_BYTES));
+    object
+}
+
+/// Which entries of the audit log.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter {
+    /// Only at or after this time.
+    pub(crate) since: Option<Timestamp>,
+    /// Only before this time.
+    pub(crate) until: Option<Timestamp>,
+    /// Only these actions: a glob over their names.
+    pub(crate) action: Option<Glob>,
+    /// Only those of this principal: the name of a key.
+    pub(crate) principal: Option<String>,
+    /// Only those on these objects: a glob.
+    pub(crate) object: Option<Glob>,
+}
+
+impl Filter {
+    fn matches(&self, entry: &Entry) -> bool {
+        let by = |name: &String| entry.who.as_ref().is_some_and(|who| who.as_str() == name);
+        self.action.as_ref().is_none_or(|glob| glob.matches(&entry.act))
+            && self.principal.as_ref().is_none_or(by)
+            && self.object.as_ref().is_none_or(|glob| glob.matches(&entry.object))
+    }
+
+    fn selects(&self) -> bool {
+        self.action.is_some() || self.principal.is_some() || self.object.is_some()
+    }
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -112,29 +191,37 @@ impl Audit {
         }
     }
 
-    /// A page of entries, newest first: before `until` or after the cursor `after`, and not before `since`.
+    /// A page of the entries that a filter selects, newest first, after the cursor `after`. It may have fewer entries than the limit, even
+    /// none, and a cursor: a filter that matches few reads at most so many at a time.
     pub(crate) async fn page(
         &self,
-        since: Option<Timestamp>,
-        until: Option<Timestamp>,
+        filter: &Filter,
         after: Option<&str>,
         limit: usize,
     ) -> Result<(Vec<Entry>, Option<SmolStr>), StoreError> {
         let key = |id: SmolStr| Cursor(RowKey { partition: partition(), table: Table::Audit, id });
         // Both bounds limit the page; in descending order the smaller id is the stricter one.
-        let start = until.map(id_prefix).into_iter().chain(after.map(SmolStr::new)).min();
-        let mut scan = Scan::new(Table::Audit, ScanScope::Partition(partition())).limit(limit);
+        let start = filter.until.map(id_prefix).into_iter().chain(after.map(SmolStr::new)).min();
+        let read = if filter.selects() { MAX_READ } else { limit };
+        let mut scan = Scan::new(Table::Audit, ScanScope::Partition(partition())).limit(read);
         scan.descending = true;
         scan.after = start.map(key);
         let page = self.store.scan(scan, self.clock.now()).await?;
-        let oldest = since.map(id_prefix);
+        let oldest = filter.since.map(id_prefix);
         let mut entries = Vec::new();
         for (key, row) in &page.rows {
             if oldest.as_ref().is_some_and(|oldest| key.id < *oldest) {
                 return Ok((entries, None));
             }
             match serde_json::from_slice(&row.value) {
-                Ok(entry) if row.schema == SCHEMA_VERSION => entries.push(entry),
+                Ok(entry) if row.schema == SCHEMA_VERSION => {
+                    if filter.matches(&entry) {
+                        entries.push(entry);
+                    }
+                    if entries.len() == limit && page.rows.last().is_some_and(|(last, _)| last.id != key.id) {
+                        return Ok((entries, Some(key.id.clone())));
+                    }
+                }
                 _ => tracing::warn!(id = %key.id, "audit entry is unreadable; skipping it"),
             }
         }
@@ -170,6 +257,23 @@ fn partition() -> Partition {
 mod tests {
     use super::*;
     use toolhub_core::{backend::Memory, clock::SystemClock};
+
+    #[track_caller]
+    fn check_object(route: &str, path: &str, expected: &str) {
+        assert_eq!(object_of(route, path), expected);
+    }
+
+    #[test]
+    fn the_object_of_a_request_is_what_its_path_names() {
+        check_object("/api/v1/tools/{name}/status", "/api/v1/tools/weather/status", "tools/weather");
+        check_object(
+            "/api/v1/state/contexts/{id}/{kind}",
+            "/api/v1/state/contexts/t%2Fcart/business",
+            "state/contexts/t%2Fcart/business",
+        );
+        check_object("/api/v1/keys", "/api/v1/keys", "keys");
+        check_object("/agents/{threadId}/tool-states/reset", "/agents/t1/tool-states/reset", "agents/t1");
+    }
 
     #[test]
     fn refusals_beyond_the_rate_are_counted_and_told_with_the_next_that_is_kept() {

@@ -111,6 +111,9 @@ impl RouteGuard {
             Some(Some(dropped)) => dropped,
             Some(None) => return,
         };
+        let peer = summary.info.as_ref().and_then(|info| info.peer);
+        let has_keys = matches!(self.app.settings().auth, Auth::Keys(_));
+        let via = principal.as_ref().map(|principal| audit::Via::of(principal, has_keys, peer));
         let (who, tenant) = principal.map(|principal| (principal.caller, principal.tenant)).unzip();
         let entry = audit::Entry {
             id: audit::mint_id(now),
@@ -118,7 +121,9 @@ impl RouteGuard {
             act: act.into(),
             who,
             tenant,
-            from: summary.info.as_ref().and_then(|info| info.peer).map(|peer| peer.ip()),
+            object: audit::object_of(self.route, summary.uri.path()),
+            via,
+            from: peer.map(|peer| peer.ip()),
             method: summary.method.to_string(),
             path: summary.uri.path().to_owned(),
             status: status.as_u16(),

@@ -85,7 +85,7 @@ pub(crate) struct List {
 }
 
 /// Parses a timestamp or an age.
-fn parse_past_time(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn parse_past_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(timestamp) = text.parse() {
         return Ok(timestamp);
     }

@@ -1,14 +1,14 @@
 //! The audit log, listed.
 
 use axum::{extract::State, http::Method, response::IntoResponse};
-use toolhub_core::{ErrorKind, clock::Timestamp};
+use toolhub_core::{ErrorKind, Glob, clock::Timestamp};
 
 use crate::{
     app::App,
-    audit::Entry,
+    audit::{Entry, Filter},
     extract::Query,
     page::{self, List, RequestUri, list_query},
-    problem::ApiResult,
+    problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Scope},
 };
@@ -29,6 +29,12 @@ list_query! {
         since: Option<Timestamp>,
         /// Only entries before this time.
         until: Option<Timestamp>,
+        /// Only these actions: a name such as `key.create`, or a glob such as `tool.*`.
+        action: Option<String>,
+        /// Only what this principal did: the name of a key.
+        principal: Option<String>,
+        /// Only what was done to these objects: `tools/weather`, or a glob such as `tools/*`.
+        object: Option<String>,
     }
 }
 
@@ -38,7 +44,13 @@ async fn list(
     uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
     let after = page::decode_cursor(query.cursor.as_ref(), "audit")?;
-    let page = app.audit().page(query.since, query.until, after.as_deref(), query.limit.get());
+    let AuditQuery { since, until, action, principal, object, .. } = query;
+    let filter = Filter { since, until, action: glob(action)?, principal, object: glob(object)? };
+    let page = app.audit().page(&filter, after.as_deref(), query.limit.get());
     let (entries, next) = page.await?;
     Ok(uri.list_response("audit", entries, next))
+}
+
+fn glob(text: Option<String>) -> ApiResult<Option<Glob>> {
+    text.map(|text| Glob::new(text).map_err(|why| Problem::new(Code::INVALID_REQUEST, why))).transpose()
 }

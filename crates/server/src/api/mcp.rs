@@ -23,7 +23,7 @@ use crate::{
     problem::{ApiResult, Code, Problem},
     route::Route,
     scope::{Access, Principal},
-    settings::McpMode,
+    settings::{Auth, McpMode},
     sse,
 };
 
@@ -217,8 +217,9 @@ async fn serve(
         let problem = Problem::new(Code::NOT_FOUND, "the MCP endpoint is switched off");
         return problem.hint("set `mcp_endpoint.enabled = true`").into_response();
     }
-    let request =
-        McpRequest::new(principal.clone(), address, links.approvals(), mode.unwrap_or(app.settings().mcp.mode), &parts);
+    let settings = app.settings();
+    let (mode, has_keys) = (mode.unwrap_or(settings.mcp.mode), matches!(settings.auth, Auth::Keys(_)));
+    let request = McpRequest::new(principal.clone(), address, links.approvals(), mode, (&parts, has_keys));
     let response = app.mcp().serve(parts, body, request).await;
     let is_stream = |value: &HeaderValue| value.as_bytes().starts_with(b"text/event-stream");
     if response.headers().get(header::CONTENT_TYPE).is_some_and(is_stream) {

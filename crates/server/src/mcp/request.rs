@@ -42,6 +42,8 @@ pub(crate) struct McpRequest {
     pub(crate) approvals_url: String,
     /// The path of the HTTP request.
     path: String,
+    /// Whether clients need a key.
+    has_keys: bool,
     info: Option<RequestInfo>,
 }
 
@@ -51,21 +53,24 @@ impl McpRequest {
         McpAddress { toolset, configured, thread }: McpAddress,
         approvals_url: String,
         mode: McpMode,
-        parts: &Parts,
+        (parts, has_keys): (&Parts, bool),
     ) -> Self {
         let (path, info) = (parts.uri.path().to_owned(), parts.extensions.get::<RequestInfo>().cloned());
-        Self { principal, toolset, configured, thread, mode, session: None, approvals_url, path, info }
+        Self { principal, toolset, configured, thread, mode, session: None, approvals_url, path, has_keys, info }
     }
 
     /// An entry of the audit log about something that the request did.
     pub(super) fn audit_entry(&self, act: &str, target: impl Display, now: Timestamp) -> audit::Entry {
+        let peer = self.info.as_ref().and_then(|info| info.peer);
         audit::Entry {
+            object: target.to_string(),
+            via: Some(audit::Via::of(&self.principal, self.has_keys, peer)),
             id: audit::mint_id(now),
             at: now,
             act: act.into(),
             who: Some(self.principal.caller.clone()),
             tenant: Some(self.principal.tenant.clone()),
-            from: self.info.as_ref().and_then(|info| info.peer).map(|peer| peer.ip()),
+            from: peer.map(|peer| peer.ip()),
             method: "POST".into(),
             path: format!("{}#{target}", self.path),
             status: 200,

@@ -53,6 +53,22 @@ async fn acts_and_refusals_are_kept_the_latest_first_a_page_at_a_time() {
     }
     let denied = entries.iter().filter(|entry| entry["act"] == "denied").collect::<Vec<_>>();
     assert_eq!(denied.len(), 2);
+    assert!(denied.iter().any(|entry| entry["via"] == "key" && entry["object"] == "audit"), "{denied:?}");
+    assert!(denied.iter().any(|entry| entry["via"].is_null() && entry["object"] == "keys"), "{denied:?}");
+    for (filter, expected) in [
+        ("action=key.*", 3),
+        ("action=denied", 2),
+        ("principal=admin", 3),
+        ("principal=reader", 1),
+        ("object=keys", 4),
+        ("object=aud*&action=denied", 1),
+        ("action=nothing", 0),
+        ("action=key.*&limit=2", 2),
+    ] {
+        let (_, page) =
+            send_request(&router, &text, Method::GET, &format!("/api/v1/audit?{filter}"), Value::Null).await;
+        assert_eq!(page["items"].as_array().map(Vec::len), Some(expected), "{filter}: {page}");
+    }
     assert!(entries.is_sorted_by(|one, other| one["id"].as_str() > other["id"].as_str()));
     assert!(!format!("{entries:?}").contains("secret"));
 
