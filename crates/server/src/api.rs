@@ -1,6 +1,7 @@
 //! The list of all routes, by subject, and the router and OpenAPI document made of it.
 
 mod agents;
+mod alerts;
 mod approval_page;
 mod approvals;
 mod artifacts;
@@ -96,6 +97,7 @@ fn routes() -> Vec<Route> {
         health::routes(),
         keys::routes(),
         nodes::routes(),
+        alerts::routes(),
         audit::routes(),
     ]
     .into_iter()

@@ -4,6 +4,7 @@
 //! it is valid. All keys are held in memory; which scope a route needs is decided elsewhere (`auth`).
 
 mod encoding;
+mod expiry;
 mod login;
 mod store;
 
@@ -32,6 +33,7 @@ use crate::{
 };
 pub use encoding::NewKey;
 pub(crate) use encoding::random_text;
+pub(crate) use expiry::watch as watch_expiry;
 pub(crate) use store::{KeyStore, Record};
 
 /// Why a key of the config is not valid.

@@ -37,7 +37,7 @@ pub(crate) use conn_service::answer;
 use crate::{
     app::App,
     connections::{ConnCommand, Connections, Registration},
-    keys::KeyError,
+    keys::{KeyError, watch_expiry},
     links,
     settings::Auth,
 };
@@ -174,6 +174,7 @@ impl BoundServer {
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
         let Self { app, router, listener, address } = self;
         app.start_series();
+        watch_expiry(app.hub().clone(), app.keys().clone(), app.stopping().clone());
         app.hub().set_approval_page_url(links::approval_pages(app.settings(), address));
         let shared = listener.into_std().and_then(|socket| Ok((socket.try_clone()?, TcpListener::from_std(socket)?)));
         let listen_error = |source| ServeError::Listen { address: address.to_string(), source };

@@ -3,6 +3,7 @@
 //! In: the end of each request. Out: counters, which `metrics/page.rs` renders. Counting is one atomic addition; no
 //! decision is made here.
 
+mod alerts;
 mod page;
 mod prometheus_text;
 mod state_counter;

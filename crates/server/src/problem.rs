@@ -52,6 +52,7 @@ codes! {
     APPROVAL_NOT_FOUND "approval_not_found" 404 "The approval does not exist";
     GRANT_NOT_FOUND "grant_not_found" 404 "The grant does not exist";
     ARTIFACT_NOT_FOUND "artifact_not_found" 404 "The artifact does not exist";
+    ALERT_TARGET_NOT_FOUND "alert_target_not_found" 404 "The alert target does not exist";
     MCP_SERVER_NOT_FOUND "mcp_server_not_found" 404 "The MCP server does not exist";
     SESSION_NOT_FOUND "session_not_found" 404 "The session does not exist";
     KEY_NOT_FOUND "key_not_found" 404 "The key does not exist";

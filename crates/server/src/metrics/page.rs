@@ -12,9 +12,9 @@ use toolhub_core::{
     CancellationToken, SourceConnection, StatusScope, ToolHub, ToolName, ToolStats, status::ToolStatus,
 };
 
-use super::Metrics;
 use super::prometheus_text::{MetricType, PrometheusText};
 use super::store_servers;
+use super::{Metrics, alerts};
 use crate::{mcp::McpEndpoint, settings::BuildInfo};
 
 /// Timeout for reading the tool statuses from the store.
@@ -64,6 +64,7 @@ pub(crate) async fn render(sources: &Sources<'_>) -> String {
     changes(&mut text, sources);
     hub(&mut text, sources);
     approvals(&mut text, sources);
+    alerts::write(&mut text, sources.hub);
     store(&mut text, sources);
     store_losses(&mut text, sources);
     store_size(&mut text, sources);

@@ -4,6 +4,7 @@
 mod agents_messages;
 mod agents_runs;
 mod api_agents;
+mod api_alerts;
 mod api_approvals;
 mod api_batches;
 mod api_calls;

@@ -57,6 +57,7 @@ pub(super) fn advice_for(code: &str) -> &'static str {
             "A session of an MCP client ends when it is deleted or not used for a day, and belongs to the key that opened it. Send `initialize` \
              again."
         }
+        "alert_target_not_found" => "Name one of `suggestions`; `GET /api/v1/alerts` lists the targets of the config.",
         "mcp_server_not_found" => {
             "Name one of `suggestions`; `GET /api/v1/mcp-servers` lists the servers of the config."
         }
