@@ -1,5 +1,6 @@
 //! The commands, one module each. They use only the HTTP API; `client` decides where its requests go.
 
+pub(crate) mod alerts;
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod backup;

@@ -62,8 +62,8 @@ pub(crate) use self::{
     variable_names::{ExistingVariables, referenced_variables},
 };
 pub(crate) use resolve::{
-    Agent, Agents, ApiKey, Auth, Backend, Execution, Llm, McpServers, OpenStoreError, Policies, Provider, RedisServer,
-    Scheduler, Server, State, Store, StoreHandle, Telemetry, Threads, Tool, Tools,
+    Agent, Agents, Alert, ApiKey, Auth, Backend, Execution, Llm, McpServers, OpenStoreError, Policies, Provider,
+    RedisServer, Scheduler, Server, State, Store, StoreHandle, Telemetry, Threads, Tool, Tools,
 };
 
 /// The effective config. Each section can be compared with that of another config.
@@ -84,6 +84,7 @@ pub(crate) struct Config {
     /// Warnings for the operator, such as operations of an import that became no tools.
     pub(crate) warnings: Vec<String>,
     pub(crate) telemetry: Telemetry,
+    pub(crate) alerts: Vec<Alert>,
     /// Values of the keys that need a restart to change.
     restart_only: BTreeMap<String, serde_json::Value>,
 }

@@ -35,8 +35,8 @@ use clap::{
 
 use crate::{
     commands::{
-        approvals, audit, backup, call, calls, chat, clock, completions, config_command, demo_words, doctor, events,
-        import, keys, mcp, nodes, reload, restore, runs, state, store, stub_llm, threads, tools, version,
+        alerts, approvals, audit, backup, call, calls, chat, clock, completions, config_command, demo_words, doctor,
+        events, import, keys, mcp, nodes, reload, restore, runs, state, store, stub_llm, threads, tools, version,
     },
     exit::Exit,
     failure::Failure,
@@ -98,6 +98,9 @@ enum Command {
     State(state::StateCommand),
     /// Print events as they happen; with --thread, only those of the thread
     Events(events::EventsArgs),
+    /// List targets of alerts, test them, and show what was delivered
+    #[command(subcommand, alias = "alert")]
+    Alerts(alerts::AlertsCommand),
     /// List changes and denied requests, newest first
     Audit(audit::AuditArgs),
     /// List the nodes that share the store, and which of them are alive
@@ -199,6 +202,7 @@ async fn run(session: &Session, command: Command) -> Result<Exit, Failure> {
         Command::Threads(threads) => threads::run(session, threads).await,
         Command::State(state) => state::run(session, state).await,
         Command::Events(args) => events::run(session, &args).await,
+        Command::Alerts(command) => alerts::run(session, command).await,
         Command::Audit(args) => audit::run(session, &args).await,
         Command::Nodes(args) => nodes::run(session, &args).await,
         Command::Reload(args) => reload::run(session, &args).await,

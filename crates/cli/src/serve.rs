@@ -9,6 +9,7 @@ mod api_requests;
 mod api_servers;
 mod api_tools;
 mod background;
+mod backup_age;
 mod banner;
 mod browser;
 mod daemon;
@@ -175,7 +176,9 @@ async fn run(daemon: &Arc<Daemon>, watch: bool, print_banner: impl FnOnce(&str))
         first.take().unwrap_or_else(|| signals::reload_on_hangup(reloading.clone()).boxed())
     });
     let (second_stop, stop) = (signals::second_stop_requested(), signals::stop_requested());
-    print_banner(&daemon.url(bound.address()));
+    let url = daemon.url(bound.address());
+    daemon.link_alerts(&url);
+    print_banner(&url);
     let watched = daemon.clone();
     let watching = watch.then(|| {
         tasks::spawn("reload on change", CancellationToken::new(), move |_| {

@@ -27,6 +27,8 @@ pub(crate) struct ChangePlan {
     pub(crate) keys: bool,
     /// Whether `[llm]`, `[agents]` or `[toolsets]` changed.
     pub(crate) agents: bool,
+    /// Whether `[[alerts]]` changed.
+    pub(crate) alerts: bool,
     /// Changed keys that take effect only after a restart.
     pub(crate) needs_restart: Vec<String>,
 }
@@ -50,6 +52,7 @@ impl Config {
             status: self.status != old.status,
             keys: self.auth.keys != old.auth.keys,
             agents: self.agents != old.agents,
+            alerts: self.alerts != old.alerts,
             needs_restart: changed.cloned().collect(),
         }
     }
@@ -67,6 +70,7 @@ impl Config {
             ("policy", self.policies.rules != old.policies.rules),
             ("llm", self.agents.llm != old.agents.llm),
             ("agents", self.agents.agents != old.agents.agents),
+            ("alerts", self.alerts != old.alerts),
             ("toolsets", self.agents.toolsets != old.agents.toolsets),
         ];
         let servers: BTreeSet<&String> = self.mcp_servers.keys().chain(old.mcp_servers.keys()).collect();
@@ -88,9 +92,19 @@ pub(super) fn restart_only_keys(raw: &RawConfig) -> BTreeMap<String, Value> {
         Ok(Value::Object(values)) => values,
         _ => Map::new(),
     };
-    for section in
-        ["tools", "mcp_servers", "imports", "defaults", "limits", "policy", "status", "llm", "agents", "toolsets"]
-    {
+    for section in [
+        "tools",
+        "mcp_servers",
+        "imports",
+        "defaults",
+        "limits",
+        "policy",
+        "status",
+        "llm",
+        "agents",
+        "toolsets",
+        "alerts",
+    ] {
         values.remove(section);
     }
     if let Some(auth) = values.get_mut("auth").and_then(Value::as_object_mut) {

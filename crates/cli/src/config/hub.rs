@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use toolhub::{
-    HubBuilder, Policy, Rule, ToolBuilder, ToolHub, config::McpServerPlan, mcp::McpSource, status::StatusSettings,
+    HubBuilder, Policy, Rule, ToolBuilder, ToolHub, alerts::AlertTarget, config::McpServerPlan, mcp::McpSource,
+    status::StatusSettings,
 };
 
 use super::{
-    Config,
+    Alert, Config,
     change::ChangePlan,
     resolve::{GUARD, McpServers, StoreHandle},
 };
@@ -90,7 +91,13 @@ impl Config {
         for (glob, policy) in &self.policies.limits {
             builder = builder.policy(glob.as_str(), policy.clone());
         }
+        let builder = self.alert_targets().into_iter().fold(builder, HubBuilder::alert);
         self.policies.rules.iter().cloned().fold(builder, HubBuilder::rule)
+    }
+
+    /// The targets of alerts.
+    pub(crate) fn alert_targets(&self) -> Vec<AlertTarget> {
+        self.alerts.iter().filter_map(Alert::target).collect()
     }
 
     /// Whether the config defines a tool of this name, or has an enabled MCP server that may bring it.

@@ -9,11 +9,10 @@ use super::tree::{KeySegment, Node, Path, Value};
 
 /// Sections and keys; `*` matches any name.
 const KEYS: &[(&str, &str)] = &[
-    ("alerts", "alerts are not supported yet; subscribe to the events of the HTTP API instead"),
     ("server.cors_origins", "CORS is not supported yet: pages of other origins cannot use the server; remove the key"),
     ("telemetry.otlp_endpoint", "trace export is not supported yet; use `/metrics`"),
     ("telemetry.capture_content", "trace export is not supported yet, so no content is captured; remove the key"),
-    ("telemetry.alerts", "alerts are not supported yet; subscribe to the events of the HTTP API instead"),
+    ("telemetry.alerts", "alert targets are sections of their own: write [[alerts]]"),
     ("tools.*.state.type", "business state is the only supported type; remove the key"),
 ];
 

@@ -4,6 +4,7 @@
 //! every field here is a key that exists, is documented and can be set. `resolve.rs` interprets the values.
 
 mod agents;
+mod alerts;
 mod auth;
 mod calls;
 mod imports;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use toolhub::config::{McpServerConfig, Size};
 
 pub(crate) use agents::{Agent, DEMO_SCRIPT, Execution, Llm, Provider, Toolset};
+pub(crate) use alerts::Alert;
 pub(crate) use auth::{Auth, AuthMode, Scope};
 pub(crate) use calls::{AnnotationFilter, Limit, Rule, RuleDecision};
 pub(crate) use imports::{Credential, Imports, OpenApi};
@@ -80,6 +82,9 @@ pub(crate) struct RawConfig {
     pub(crate) toolsets: BTreeMap<String, Toolset>,
     /// Logs, metrics, and redaction.
     pub(crate) telemetry: Telemetry,
+    /// Who is alerted of tools, servers, nodes and runs that need attention; docs/operate/alerts.md explains the conditions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) alerts: Vec<Alert>,
 }
 
 /// When a failing tool is withheld, and when it recovers.

@@ -4,6 +4,7 @@
 //! below; each adds its problems and continues, so that all are reported together.
 
 mod agents;
+mod alerts;
 mod auth;
 mod calls;
 mod imports;
@@ -26,6 +27,7 @@ use toolhub::{
 };
 
 pub(crate) use agents::{Agent, Agents, Execution, Llm, Provider};
+pub(crate) use alerts::Alert;
 pub(crate) use auth::{ApiKey, Auth};
 pub(crate) use mcp_servers::{GUARD, McpServers};
 pub(crate) use redis_server::RedisServer;
@@ -124,6 +126,7 @@ pub(crate) fn resolve(
         mcp_servers,
         mcp_endpoint: mcp_endpoint::resolve(raw, &mut diagnostics),
         agents,
+        alerts: alerts::resolve(raw, &mut diagnostics),
         warnings,
         telemetry: Telemetry {
             format: raw.telemetry.log.format,

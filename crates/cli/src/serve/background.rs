@@ -60,6 +60,7 @@ impl BackgroundServer {
                 return Err(listen_error(error));
             }
         };
+        daemon.link_alerts(&daemon.url(bound.address()));
         let (reloading, mut first) = (daemon.clone(), Some(signals::reload_on_hangup(daemon.clone()).boxed()));
         let reloads = tasks::spawn("reload on SIGHUP", CancellationToken::new(), move |_| {
             first.take().unwrap_or_else(|| signals::reload_on_hangup(reloading.clone()).boxed())

@@ -18,7 +18,7 @@ use std::{
 
 use axum::Router;
 use serde_json::Value;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use toolhub::{
     BoxFuture, BuildError, BusinessStateConfig, ManagerType, StateBackups, StateManagerConfig, StoreRole, ToolHub,
     agent::AgentService,
@@ -37,7 +37,7 @@ pub(crate) use self::{mcp_servers::wait_for_first_connections, open_store::Purpo
 use super::{
     agents,
     api_definitions::{self as definitions, Stored},
-    api_servers, api_tools, open_files,
+    api_servers, api_tools, backup_age, open_files,
 };
 use crate::{
     config::{self, AuthMode, Config, LoadOptions, LoadedConfig, StoreHandle},
@@ -70,6 +70,8 @@ pub(crate) struct Daemon {
     definitions: Mutex<Stored>,
     /// Ends the watch of the stored definitions.
     definition_watch: OnceLock<DropGuard>,
+    /// Ends the watch of the backups.
+    backup_watch: OnceLock<DropGuard>,
 }
 
 impl Daemon {
@@ -123,6 +125,7 @@ impl Daemon {
             Purpose::Serve => config::node_info(&local.loaded),
             Purpose::Command => config::command_info(&local.loaded),
         });
+        let builder = if is_connecting { builder } else { builder.without_alert_delivery() };
         let hub = builder.tools(api_tools).build().await.map_err(|error| build_failure(&error))?;
         let service = AgentService::with_language(&hub, log_language(&local.options));
         agents::define(&service, plans);
@@ -154,6 +157,7 @@ impl Daemon {
             reload_lock: tokio::sync::Mutex::default(),
             definitions: Mutex::new(stored),
             definition_watch: OnceLock::new(),
+            backup_watch: OnceLock::new(),
         };
         if resumed > 0 && !is_connecting {
             daemon.connect_mcp_servers().await;
@@ -178,6 +182,9 @@ impl Daemon {
     fn server_with(self: Arc<Self>, mut settings: Settings) -> Server {
         settings.limits.connections = open_files::limit_connections(settings.limits.connections);
         self.watch_definitions();
+        let stop = CancellationToken::new();
+        backup_age::watch(&self.hub, &self.loaded().config, stop.clone());
+        let _ = self.backup_watch.set(stop.drop_guard());
         let server = Server::with_host_control(self.hub.clone(), self.backend(), settings, self.clone());
         let server = server.agents(self.agents.clone());
         let _ = self.keys.set(server.key_ring());
@@ -210,6 +217,13 @@ impl Daemon {
     /// The URL of the dashboard of a server with this URL, if the server has one.
     pub(crate) fn dashboard_url(&self, url: &str) -> Option<String> {
         self.startup_config.config.server.ui.then(|| format!("{url}/ui/"))
+    }
+
+    /// Alerts of a server with this URL link to its dashboard from now on.
+    pub(crate) fn link_alerts(&self, url: &str) {
+        if let Some(dashboard) = self.dashboard_url(url) {
+            self.hub.set_alert_links(dashboard);
+        }
     }
 
     /// The current config.

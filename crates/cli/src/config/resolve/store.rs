@@ -105,6 +105,14 @@ impl Store {
         }
     }
 
+    /// The folder of scheduled backups and their interval; `None` if none are made.
+    pub(crate) fn scheduled_backups(&self) -> Option<(&std::path::Path, Duration)> {
+        match &self.backend {
+            Backend::Sqlite { backup: Some(backup), .. } => Some((&backup.folder, backup.interval)),
+            _ => None,
+        }
+    }
+
     /// Opens the store; creates its folder if missing.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use tokio::runtime::Handle;
 use toolhub::{
     HubChange,
+    alerts::Condition,
     server::{ConfigProblem, HostControlError, KeyError, KeySetting, ReloadReport},
 };
 
@@ -17,8 +18,20 @@ use crate::{
 };
 
 impl Daemon {
-    /// Reloads the config and applies the changes.
+    /// Reloads the config and applies the changes. A refusal is reported as an alert until a reload succeeds.
     pub(crate) async fn reload_config(&self) -> Result<ReloadReport, HostControlError> {
+        let reloaded = self.try_reload().await;
+        let problems = match &reloaded {
+            Ok(_) => None,
+            // The problems may quote values of the config.
+            Err(HostControlError::Config(problems)) => Some(format!("the new config has {} problems", problems.len())),
+            Err(_) => Some("the new config could not be applied".into()),
+        };
+        self.hub.report_condition(Condition::ReloadRefused, &self.hub.node_name(), problems.as_deref());
+        reloaded
+    }
+
+    async fn try_reload(&self) -> Result<ReloadReport, HostControlError> {
         let _guard = self.reload_lock.lock().await;
         let next = self.load_next().await?;
         let mut plan = next.config.change_from(&self.loaded().config);
@@ -71,6 +84,9 @@ impl Daemon {
             let messages =
                 |errors: Vec<KeyError>| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             ring.replace(&keys).map_err(|errors| HostControlError::Failed(messages(errors).into()))?;
+        }
+        if plan.alerts {
+            self.hub.set_alert_targets(next.config.alert_targets());
         }
         if plan.agents {
             agents::define(&self.agents, plans);
