@@ -6,6 +6,7 @@ import { calls } from "./en-calls.ts";
 import { threads, runs } from "./en-threads.ts";
 import { contexts } from "./en-state.ts";
 import { graph } from "./en-graph.ts";
+import { alerts } from "./en-alerts.ts";
 import { servers, nodes } from "./en-servers.ts";
 import { settings } from "./en-settings.ts";
 import { tryIt } from "./en-try.ts";
@@ -45,6 +46,7 @@ export const en = {
     graph: "Graph",
     servers: "MCP servers",
     nodes: "Nodes",
+    alerts: "Alerts",
     settings: "Settings",
     waiting: "waiting",
     local: "local mode",
@@ -383,6 +385,7 @@ export const en = {
   graph,
   servers,
   nodes,
+  alerts,
   settings,
 };
 

@@ -7,6 +7,7 @@ import { calls } from "./zh-calls.ts";
 import { threads, runs } from "./zh-threads.ts";
 import { contexts } from "./zh-state.ts";
 import { graph } from "./zh-graph.ts";
+import { alerts } from "./zh-alerts.ts";
 import { servers, nodes } from "./zh-servers.ts";
 import { settings } from "./zh-settings.ts";
 import { tryIt } from "./zh-try.ts";
@@ -47,6 +48,7 @@ export const zh: Messages = {
     graph: "依赖图",
     servers: "MCP 服务器",
     nodes: "节点",
+    alerts: "告警",
     settings: "设置",
     waiting: "个等待中",
     local: "本地模式",
@@ -384,5 +386,6 @@ export const zh: Messages = {
   graph,
   servers,
   nodes,
+  alerts,
   settings,
 };

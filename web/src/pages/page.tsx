@@ -1,6 +1,7 @@
 // The page that belongs to the address.
 
 import { route } from "../ui/router.ts";
+import { AlertsPage } from "./alerts/alerts.tsx";
 import { ApprovalsPage } from "./approvals/approvals.tsx";
 import { CallPage } from "./calls/call.tsx";
 import { CallsPage } from "./calls/calls.tsx";
@@ -53,6 +54,8 @@ export function Page() {
       return <ServerPage key={param} name={param} />;
     case "nodes":
       return <NodesPage />;
+    case "alerts":
+      return <AlertsPage />;
     case "settings":
       return <SettingsPage />;
     case "unknown":

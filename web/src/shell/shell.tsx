@@ -155,6 +155,7 @@ function useTitle(): void {
     servers: t.nav.servers,
     server: param,
     nodes: t.nav.nodes,
+    alerts: t.nav.alerts,
     settings: t.nav.settings,
     unknown: t.unknown.title,
   };

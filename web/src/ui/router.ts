@@ -20,6 +20,7 @@ export type PageName =
   | "servers"
   | "server"
   | "nodes"
+  | "alerts"
   | "settings"
   | "unknown";
 
@@ -52,6 +53,7 @@ export const address = {
   servers: () => `${root}/mcp-servers`,
   server: (name: string, query = "") => `${root}/mcp-servers/${encodeURIComponent(name)}${query && `?${query}`}`,
   nodes: () => `${root}/nodes`,
+  alerts: () => `${root}/alerts`,
   settings: (query = "") => `${root}/settings${query && `?${query}`}`,
 };
 
@@ -76,7 +78,7 @@ export function parseRoute(path: string, search: string): Route {
   if (first === "runs" && second) return found("run", second);
   if (first === "state") return second ? found("context", second) : found("state");
   if (first === "mcp-servers") return second ? found("server", second) : found("servers");
-  if (!second && (first === "graph" || first === "nodes" || first === "settings")) return found(first);
+  if (!second && (first === "graph" || first === "nodes" || first === "alerts" || first === "settings")) return found(first);
   return found("unknown");
 }
 

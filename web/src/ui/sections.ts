@@ -6,7 +6,7 @@ import { address, type PageName } from "./router.ts";
 
 interface Section {
   /** The text is `texts.nav` with this name. */
-  name: "overview" | "tools" | "calls" | "approvals" | "threads" | "state" | "graph" | "servers" | "nodes" | "settings";
+  name: "overview" | "tools" | "calls" | "approvals" | "threads" | "state" | "graph" | "servers" | "nodes" | "alerts" | "settings";
   icon: IconName;
   /** After `g`. */
   key: string;
@@ -26,5 +26,6 @@ export const sections: readonly Section[] = [
   { name: "graph", icon: "graph", key: "g", href: address.graph, pages: ["graph"] },
   { name: "servers", icon: "servers", key: "m", href: address.servers, pages: ["servers", "server"] },
   { name: "nodes", icon: "nodes", key: "n", href: address.nodes, pages: ["nodes"] },
+  { name: "alerts", icon: "warning", key: "l", href: address.alerts, pages: ["alerts"], scope: "admin" },
   { name: "settings", icon: "settings", key: "e", href: address.settings, pages: ["settings"] },
 ];

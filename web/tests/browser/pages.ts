@@ -95,6 +95,7 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "server-approve", path: "/ui/mcp-servers/files", act: (page) => page.locator(".changes article button").first().click() },
     { name: "server-unknown", path: "/ui/mcp-servers/fils" },
     { name: "nodes", path: "/ui/nodes", act: (page) => page.locator(".page-head button").click().then(() => visible(page.locator("main [role=status]"))) },
+    { name: "alerts", path: "/ui/alerts" },
     { name: "overview", path: "/ui/" },
     { name: "tools", path: "/ui/tools" },
     { name: "tools-empty", path: "/ui/tools?q=nothing-like-this" },
