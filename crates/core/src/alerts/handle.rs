@@ -169,6 +169,12 @@ impl Alerts {
 #[derive(Clone)]
 pub struct AlertSignals(Arc<Alerts>);
 
+impl std::fmt::Debug for AlertSignals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AlertSignals")
+    }
+}
+
 impl AlertSignals {
     pub(crate) fn new(alerts: &Arc<Alerts>) -> Self {
         Self(alerts.clone())

@@ -26,6 +26,7 @@ fn partition_kinds() -> Vec<PartitionKind> {
         PartitionKind::Tools,
         PartitionKind::McpSessions,
         PartitionKind::Layouts,
+        PartitionKind::Alerts,
     ]
 }
 
