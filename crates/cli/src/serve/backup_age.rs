@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio_util::sync::CancellationToken;
-use toolhub::{ToolHub, alerts::Condition, tasks};
+use toolhub::{ToolHub, alerts::Condition, clock::Timestamp, tasks};
 
 use crate::config::Config;
 
@@ -20,13 +20,13 @@ const MAX_INTERVALS: u32 = 2;
 /// Watches the age of the backups until `stop` is cancelled.
 pub(crate) fn watch(hub: &ToolHub, config: &Config, stop: CancellationToken) {
     let Some((folder, interval)) = config.store.scheduled_backups() else { return };
-    let (hub, folder, started) = (hub.clone(), folder.to_owned(), SystemTime::now());
+    let (hub, folder, started) = (hub.clone(), folder.to_owned(), hub.now());
     tasks::spawn("backup age", stop, move |stop| {
         let (hub, folder) = (hub.clone(), folder.clone());
         Box::pin(async move {
             loop {
                 let newest = newest_file(&folder).unwrap_or(started);
-                let age = newest.elapsed().unwrap_or_default();
+                let age = hub.now().since(newest);
                 let is_old = age > MAX_INTERVALS * interval;
                 let reason = format!(
                     "the last backup is {} minutes old; one is due every {} minutes",
@@ -43,7 +43,9 @@ pub(crate) fn watch(hub: &ToolHub, config: &Config, stop: CancellationToken) {
 }
 
 /// When the newest file of a folder was written; `None` if there is none.
-fn newest_file(folder: &Path) -> Option<SystemTime> {
+fn newest_file(folder: &Path) -> Option<Timestamp> {
     let files = std::fs::read_dir(folder).ok()?;
-    files.filter_map(|file| file.ok()?.metadata().ok()?.modified().ok()).max()
+    let newest = files.filter_map(|file| file.ok()?.metadata().ok()?.modified().ok()).max()?;
+    let since_epoch = newest.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).ok()?))
 }

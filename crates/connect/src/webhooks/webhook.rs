@@ -3,10 +3,10 @@
 //! In: an address, a format and secrets; then messages. Out: requests and their answers. Redirects are not followed, because they may
 //! lead anywhere; the answer is read up to a limit.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT as USER_AGENT_NAME};
+use hyper::header::{CONTENT_TYPE, HeaderValue, USER_AGENT as USER_AGENT_NAME};
 use toolhub_core::{
     alerts::{AlertChannel, AlertMessage, AlertResponse, AlertSendError},
     clock::Timestamp,
@@ -14,11 +14,11 @@ use toolhub_core::{
 };
 use toolhub_net::{
     AddressPolicy, Bytes, Method, Origin, PoolOptions, Pools, Request, Response, SecretText, SendError, USER_AGENT,
-    Url, parse_retry_after, request_target,
+    Url, request_target,
 };
 
 use super::{Format, SigningSecret, SigningSecretError, alertmanager, payload, signature, slack};
-use crate::rest::fixed_url;
+use crate::rest::{fixed_url, status_error::retry_after};
 
 /// How long a target may send nothing.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
@@ -139,7 +139,7 @@ impl Webhook {
         request.body(body.into()).map_err(|_| AlertSendError("the request cannot be written".into()))
     }
 
-    async fn post(&self, request: Request<Bytes>) -> Result<AlertResponse, SendError> {
+    async fn post(&self, request: Request<Bytes>, at: Timestamp) -> Result<AlertResponse, SendError> {
         let options = PoolOptions {
             connect_timeout: CONNECT_TIMEOUT,
             write_timeout: READ_TIMEOUT,
@@ -158,11 +158,8 @@ impl Webhook {
                 Err(failed) => return Err(failed.error),
             }
         };
-        let retry_after = response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let retry_after = retry_after.and_then(|text| parse_retry_after(text, SystemTime::now()));
-        let status = response.status.as_u16();
-        let first_line = read_first_line(response).await;
-        Ok(AlertResponse { status, first_line, retry_after: retry_after.map(|delay| delay.min(MAX_RETRY_AFTER)) })
+        let retry_after = retry_after(&response.headers, at).map(|delay| delay.min(MAX_RETRY_AFTER));
+        Ok(AlertResponse { status: response.status.as_u16(), first_line: read_first_line(response).await, retry_after })
     }
 }
 
@@ -201,7 +198,7 @@ impl AlertChannel for Webhook {
     ) -> BoxFuture<'a, Result<AlertResponse, AlertSendError>> {
         Box::pin(async move {
             let request = self.request(message, at)?;
-            self.post(request).await.map_err(|error| AlertSendError(error.to_string()))
+            self.post(request, at).await.map_err(|error| AlertSendError(error.to_string()))
         })
     }
 }

@@ -174,7 +174,7 @@ impl ToolHub {
             let records = rows.iter().filter_map(|(key, row)| alerts::read::<AlertRecord>(key, row));
             let mut active: Vec<_> =
                 records.filter(|it| it.is_firing() || (it.is_active && it.is_flapping())).collect();
-            active.sort_by(|a, b| b.since.cmp(&a.since));
+            active.sort_by_key(|alert| std::cmp::Reverse(alert.since));
             let waiting = read_all(&*services.store, Deliveries::Waiting.scan(&target.name), now).await?;
             let oldest = waiting.first().and_then(|(key, row)| alerts::read::<AlertDelivery>(key, row));
             infos.push(AlertTargetInfo {

@@ -24,7 +24,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A hub with these tools on a store that survives it, and a target.
 async fn hub(tools: &[&str], target: AlertTarget) -> (ToolHub, TestClock) {
     let clock = TestClock::new();
-    let tools = tools.iter().map(|name| scripted(*name, []).0);
+    let tools = tools.iter().map(|name| scripted(name, []).0);
     let builder = ToolHub::builder().clock(clock.clone()).store(Memory::new()).tools(tools).alert(target);
     (builder.build().await.unwrap(), clock)
 }
@@ -49,7 +49,7 @@ async fn a_target_without_conditions_is_told_of_every_change_of_a_shared_status(
     let phases: Vec<_> = messages.iter().map(|message| message.phase).collect();
     assert_eq!(phases, [AlertPhase::Firing, AlertPhase::Changed, AlertPhase::Resolved]);
     let alert = &messages[0].alerts[0];
-    assert_eq!(alert.tool.as_ref().map(|tool| tool.as_str()), Some("pay"));
+    assert_eq!(alert.tool.as_ref().map(toolhub::ToolName::as_str), Some("pay"));
     assert_eq!((alert.state.as_str(), alert.reason.as_str()), ("maintenance", "in maintenance: key rotation"));
     assert_eq!(alert.link.as_deref(), Some("https://toolhub.example/ui/tools/pay"));
     assert_eq!(messages[0].summary(), "tool `pay` is maintenance: in maintenance: key rotation");

@@ -70,7 +70,7 @@ fn resolve_target(raw: &raw::Alert, at: &Path, diagnostics: &mut Diagnostics<'_>
     let tool = raw.tool.as_ref().and_then(|glob| {
         let glob = Glob::new(glob.as_str());
         glob.map_err(|error| {
-            diagnostics.report(&at.key("tool"), error, "write a glob over tool names, such as \"pay__*\"")
+            diagnostics.report(&at.key("tool"), error, "write a glob over tool names, such as \"pay__*\"");
         })
         .ok()
     });

@@ -62,7 +62,7 @@ async fn a_target_that_hangs_holds_up_no_other_and_no_call() {
     hanging.answer(Answer::Hang);
     let builder = ToolHub::builder().clock(TestClock::new()).store(Memory::new()).tool(scripted("pay", []).0);
     let targets = [AlertTarget::new("hanging", hanging.clone()), AlertTarget::new("other", other.clone())];
-    let hub = targets.into_iter().fold(builder, |builder, target| builder.alert(target)).build().await.unwrap();
+    let hub = targets.into_iter().fold(builder, toolhub::HubBuilder::alert).build().await.unwrap();
     set(&hub, "pay", ToolStatus::Maintenance).await;
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!((other.messages().len(), hanging.attempts().len()), (1, 1));

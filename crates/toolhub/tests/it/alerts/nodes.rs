@@ -59,7 +59,7 @@ async fn a_dead_node_is_told_of_by_another_one_which_goes_on_with_its_messages()
     connection.unavailable.store(true, Ordering::Release);
     set(&second, "tool1", ToolStatus::Maintenance).await;
     tokio::time::sleep(2 * MINUTE).await;
-    let summaries: Vec<_> = receiver.messages().iter().map(|message| message.summary()).collect();
+    let summaries: Vec<_> = receiver.messages().iter().map(toolhub::alerts::AlertMessage::summary).collect();
     assert_eq!(summaries.len(), 2, "{summaries:?}");
     assert!(summaries.iter().any(|text| text.contains("node `a` no longer answers")), "{summaries:?}");
     connection.unavailable.store(false, Ordering::Release);
