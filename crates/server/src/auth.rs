@@ -65,18 +65,22 @@ impl RouteGuard {
         F: Future<Output = Response>,
     {
         let summary = RequestSummary::of(&request);
-        let admitted =
-            self.admit(request.method(), request.headers(), summary.info.as_ref()).await.and_then(|principal| {
-                let conn = request.extensions_mut().remove::<Arc<ConnState>>();
-                Ok((conn.map(|conn| self.begin_execution(&conn, principal.as_ref())).transpose()?, principal))
-            });
+        let (authenticated, principal) =
+            match self.authenticate(request.method(), request.headers(), summary.info.as_ref()).await {
+                Ok(principal) => (Ok(()), principal),
+                Err(problem) => (Err(problem), None),
+            };
+        let admitted = self.authorize(authenticated, principal.as_ref()).and_then(|()| {
+            let conn = request.extensions_mut().remove::<Arc<ConnState>>();
+            conn.map(|conn| self.begin_execution(&conn, principal.as_ref())).transpose()
+        });
         let (response, principal) = match admitted {
             Err(problem) => match self.key_page.filter(|_| is_browser_without_key(&problem, request.headers())) {
                 Some(page) => (unauthorized(page(&self.app, &mut request.into_parts().0)), None),
-                None => (problem.into_response(), None),
+                None => (problem.into_response(), principal),
             },
             // Held until the response begins.
-            Ok((_execution, principal)) => {
+            Ok(_execution) => {
                 if let Some(principal) = &principal {
                     request.extensions_mut().insert(principal.clone());
                 }
@@ -133,29 +137,34 @@ impl RouteGuard {
         self.app.audit().record(entry).await;
     }
 
-    /// Authenticates and authorises. Returns `None` only for an anonymous request to an open route.
-    async fn admit(
+    /// The principal of a request; `None` if it has no key where keys are needed.
+    async fn authenticate(
         &self,
         method: &Method,
         headers: &HeaderMap,
         info: Option<&RequestInfo>,
     ) -> Result<Option<Principal>, Problem> {
-        let found = match &self.app.settings().auth {
+        match &self.app.settings().auth {
             Auth::Local => authenticate_local(info).map(Some),
             Auth::Keys(_) => self.authenticate_key(method, headers).await,
-        };
+        }
+    }
+
+    /// Whether the principal may use the route.
+    fn authorize(&self, authenticated: Result<(), Problem>, principal: Option<&Principal>) -> Result<(), Problem> {
         let scope = match self.access {
             // An open route shows more to an authenticated client, and still serves every other one.
-            Access::Open => return Ok(found.unwrap_or_default()),
+            Access::Open => return Ok(()),
             Access::Authenticated => None,
             Access::Needs(scope) => Some(scope),
         };
-        let principal = found?.ok_or_else(missing_key_problem)?;
-        if let Some(scope) = scope.filter(|scope| !principal.has_scope(*scope)) {
-            return Err(Problem::new(Code::FORBIDDEN, format!("this needs a key with the scope `{scope}`"))
-                .with("scope", scope));
+        authenticated?;
+        let principal = principal.ok_or_else(missing_key_problem)?;
+        match scope.filter(|scope| !principal.has_scope(*scope)) {
+            None => Ok(()),
+            Some(scope) => Err(Problem::new(Code::FORBIDDEN, format!("this needs a key with the scope `{scope}`"))
+                .with("scope", scope)),
         }
-        Ok(Some(principal))
     }
 
     /// Whether the request may be executed now: many that are leave places for other clients, administrators and health

@@ -14,6 +14,8 @@ use super::{
 /// Sections whose members are removed one by one.
 const NAMED_SECTIONS: [&str; 4] = ["tools", MCP_SERVERS, "agents", "toolsets"];
 const MCP_SERVERS: &str = "mcp_servers";
+/// A list of tables, which are replaced one by one.
+const ALERTS: &str = "alerts";
 
 /// The key of a tool's dependencies.
 const DEPENDENCIES: &str = "depends_on";
@@ -57,6 +59,17 @@ pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
                 let model = sections.get_mut(section)?;
                 model.value = placeholder(section, model);
             }
+            (ALERTS, Some(index)) => match sections.get_mut(ALERTS).map(|node| &mut node.value) {
+                Some(Value::List(targets)) => {
+                    let target = targets.get_mut(index.trim_end_matches(']').parse::<usize>().ok()?)?;
+                    target.value = placeholder(ALERTS, target);
+                    if let Value::Table(keys) = &mut target.value {
+                        let name = format!("target-{}", index.trim_end_matches(']'));
+                        keys.insert("name".to_owned(), Node::new(Value::Text(name), &target.origin));
+                    }
+                }
+                _ => drop(sections.remove(ALERTS)),
+            },
             (section, _) if NAMED_SECTIONS.contains(&section) => return None,
             (section, _) => drop(sections.remove(section)),
         }
@@ -78,6 +91,7 @@ fn placeholder(section: &str, node: &Node) -> Value {
     let keys = match section {
         "tools" => vec![text("builtin", "clock")],
         MCP_SERVERS => vec![text("command", "toolhub")],
+        ALERTS => vec![text("url", "https://alerts.example"), text("format", "slack")],
         "llm" => vec![text("provider", "scripted")],
         "toolsets" => vec![("tools".to_owned(), Node::new(Value::List(Vec::new()), &node.origin))],
         _ => Vec::new(),

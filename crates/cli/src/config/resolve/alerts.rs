@@ -49,7 +49,7 @@ pub(super) fn resolve(raw: &RawConfig, diagnostics: &mut Diagnostics<'_>) -> Vec
     let mut alerts: Vec<Alert> = Vec::new();
     for (index, target) in raw.alerts.iter().enumerate() {
         let at = Path::of(["alerts"]).index(index);
-        if alerts.iter().any(|other| other.name == target.name) {
+        if raw.alerts[..index].iter().any(|other| other.name == target.name) {
             let message = format!("there are two alert targets named `{}`", target.name);
             diagnostics.report(&at.key("name"), message, "give each target a name of its own");
         }
