@@ -114,7 +114,7 @@ describe("calls", { concurrency: 1 }, () => {
     await server.call("no-such-tool", {}, "refused");
     await withPage(server, "/ui/calls", async ({ page }) => {
       await page.getByRole("link", { name: "Refusals" }).click();
-      const row = (code: string) => page.locator("table.refusals tbody tr", { hasText: code });
+      const row = (code: string) => page.locator(".refusal-list .long-row", { hasText: code });
       await visible(row("arguments_invalid").getByText("rename it to `expression`?"));
       await visible(row("tool_not_found"));
       await page.getByLabel("Error", { exact: true }).selectOption("arguments_invalid");
