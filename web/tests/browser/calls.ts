@@ -94,6 +94,16 @@ describe("calls", { concurrency: 1 }, () => {
     });
   });
 
+  test("on a narrow page each step of a call has its name beside its error", async () => {
+    const { id } = await server.call("calculator", { expression: "5/0" }, "narrow");
+    await withPage(server, `/ui/calls/${id}`, async ({ page }) => {
+      const names = page.locator(".waterfall [role=cell].c-step");
+      await visible(names);
+      const cut = await names.evaluateAll((cells) => cells.filter((cell) => cell.clientWidth < cell.scrollWidth).map((cell) => cell.textContent));
+      assert.deepEqual(cut, []);
+    }, { viewport: { width: 390, height: 844 } });
+  });
+
   test("a call that waits is followed until it has ended, and leads to its approval", async () => {
     const approval = await server.ask("dangerous", { folder: "/tmp/waits" }, "waits");
     const { items } = await server.api("GET", "/api/v1/calls?threadId=waits");
