@@ -39,7 +39,7 @@ export const whenUnauthenticated = (act: () => void): void => void (onUnauthenti
 interface Options {
   /** After how long without an answer it fails. */
   timeoutMs?: number;
-  /** The members of the answer in which numbers keep their text. */
+  /** The names of members of the answer, at any depth, in which numbers keep their text. */
   exact?: readonly string[];
 }
 

@@ -3,6 +3,27 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description An alert that holds. */
+        ActiveAlert: {
+            /** @description The condition. */
+            condition: components["schemas"]["Condition"];
+            /** @description Whether it changes too often, so that no messages are sent until it is stable. */
+            flapping: boolean;
+            /** @description Its id. */
+            id: string;
+            /** @description Its page of the dashboard. */
+            link?: string | null;
+            /** @description Why. */
+            reason: string;
+            /** @description Since when. */
+            since: components["schemas"]["Timestamp"];
+            /** @description The state in a word. */
+            state: string;
+            /** @description The tenant it concerns; absent if it concerns all. */
+            tenant?: components["schemas"]["Tenant"] | null;
+            /** @description What it is about. */
+            thing: string;
+        };
         /** @description A defined agent. */
         AgentInfo: {
             /**
@@ -52,6 +73,149 @@ export interface components {
         Agents: {
             /** @description The agents, by name. */
             items: components["schemas"]["AgentInfo"][];
+        };
+        /** @description An alert: one condition on one thing. */
+        Alert: {
+            /** @description When it began. */
+            began: components["schemas"]["Timestamp"];
+            /** @description The changes since the last message, the oldest first, at most 20. */
+            changes: components["schemas"]["AlertChange"][];
+            /**
+             * Format: uint64
+             * @description How many changes there were, or how often it happened.
+             */
+            count: number;
+            /** @description Its id, the same from its begin to its end. */
+            id: string;
+            /** @description Whether the condition holds. */
+            isActive: boolean;
+            /** @description Its page of the dashboard. */
+            link?: string | null;
+            /** @description Why. */
+            reason: string;
+            /** @description The MCP server that brings the tool. */
+            server?: string | null;
+            /** @description Since when it holds, or does not. */
+            since: components["schemas"]["Timestamp"];
+            /** @description The state in a word, such as `failed`. */
+            state: string;
+            /** @description The tenant it concerns; absent if it concerns all. */
+            tenant?: components["schemas"]["Tenant"] | null;
+            /** @description What it is about, such as the name of a tool. */
+            thing: string;
+            /** @description The tool, if it is about one. */
+            tool?: components["schemas"]["ToolName"] | null;
+        };
+        /** @description A change of an alert. */
+        AlertChange: {
+            /** @description When. */
+            at: components["schemas"]["Timestamp"];
+            /** @description Why. */
+            reason: string;
+            /** @description The state from then on. */
+            state: string;
+            /** @description What it happened to, if the alert counts what happens to several things. */
+            thing?: string | null;
+        };
+        /** @description A message and its delivery. */
+        AlertDelivery: {
+            /**
+             * Format: uint32
+             * @description The number of attempts.
+             */
+            attempts: number;
+            /** @description The last attempt. */
+            last?: components["schemas"]["DeliveryAttempt"] | null;
+            /** @description The message. */
+            message: components["schemas"]["AlertMessage"];
+            /** @description When the next attempt is due. */
+            nextAttempt: components["schemas"]["Timestamp"];
+            /** @description Where its delivery stands. */
+            state: components["schemas"]["DeliveryState"];
+        };
+        /** @description One page of a list. */
+        AlertDeliveryList: {
+            /** @description The items. */
+            items: components["schemas"]["AlertDelivery"][];
+            /** @description The `cursor` of the next page; null on the last page. */
+            nextCursor: string | null;
+        };
+        /** @description A message to a target. */
+        AlertMessage: {
+            /** @description The alerts. */
+            alerts: components["schemas"]["Alert"][];
+            /** @description When it was written. */
+            at: components["schemas"]["Timestamp"];
+            /** @description The condition; `None` in a test message. */
+            condition?: components["schemas"]["Condition"] | null;
+            /** @description Its id, the same for every attempt to deliver it. */
+            id: string;
+            /** @description A page of the dashboard. */
+            link?: string | null;
+            /** @description What it says about its alerts. */
+            phase: components["schemas"]["AlertPhase"];
+            /** @description The target. */
+            target: string;
+            /** @description Until when the alerts hold if no message follows: a while after the next repetition. */
+            validUntil?: components["schemas"]["Timestamp"] | null;
+        };
+        /** @description What a message says about its alerts. */
+        AlertPhase: "firing" | "changed" | "repeated" | "flapping" | "resolved" | "happened" | "test";
+        /** @description The messages that are sent again. */
+        AlertRetryResult: {
+            /**
+             * Format: uint
+             * @description How many wait.
+             */
+            waiting: number;
+        };
+        /** @description A target of alerts, and what was delivered to it. */
+        AlertTarget: {
+            /** @description The alerts that hold and were reported to it. */
+            alerts: components["schemas"]["ActiveAlert"][];
+            /** @description Why no messages are sent to it, if it said that it wants none. */
+            disabled?: string | null;
+            /** @description The format of its messages: `json`, `slack` or `alertmanager`. */
+            format: string;
+            /** @description The host that messages are sent to. */
+            host: string;
+            /** @description The last attempt to deliver the oldest waiting message. */
+            lastFailure?: components["schemas"]["DeliveryAttempt"] | null;
+            /** @description Its name. */
+            name: string;
+            /** @description The conditions that are reported to it. */
+            on: components["schemas"]["Condition"][];
+            /**
+             * Format: uint
+             * @description How many messages wait to be delivered.
+             */
+            waiting: number;
+        };
+        /** @description One page of a list. */
+        AlertTargetList: {
+            /** @description The items. */
+            items: components["schemas"]["AlertTarget"][];
+            /** @description The `cursor` of the next page; null on the last page. */
+            nextCursor: string | null;
+        };
+        /** @description What a target answered to a test message. */
+        AlertTestResult: {
+            /** @description The first line of the response, or why there was none. */
+            answer: string;
+            /** @description When it began. */
+            at: components["schemas"]["Timestamp"];
+            /** @description Whether it took the message. */
+            delivered: boolean;
+            /**
+             * Format: uint64
+             * @description How long it took.
+             */
+            durationMs: number;
+            /**
+             * Format: uint16
+             * @description The status of the response, if there was one.
+             */
+            status?: number | null;
         };
         /** @description A decision. */
         AnswerBody: {
@@ -178,6 +342,11 @@ export interface components {
              * @description How many denials before this one were dropped because there were too many.
              */
             notKept?: number | null;
+            /**
+             * @description What it was done to, such as `tools/weather`: the part of the path that names it.
+             * @default
+             */
+            object: string;
             /** @description The path of the request, without the query string. */
             path: string;
             /** @description The id of the request, as in the logs. */
@@ -189,6 +358,8 @@ export interface components {
             status: number;
             /** @description The tenant of the key. */
             tenant: string | null;
+            /** @description How the request was authenticated; absent if it was not. */
+            via?: components["schemas"]["AuditVia"] | null;
             /** @description The name of the key; absent if the request had no valid key. */
             who: string | null;
         };
@@ -199,6 +370,8 @@ export interface components {
             /** @description The `cursor` of the next page; null on the last page. */
             nextCursor: string | null;
         };
+        /** @description How a request was authenticated. */
+        AuditVia: "key" | "login" | "local" | "command";
         /** @description A backup that was made. */
         Backup: {
             /**
@@ -529,6 +702,8 @@ export interface components {
             /** @description The tools whose instances were closed. */
             closed: components["schemas"]["ToolName"][];
         };
+        /** @description A condition that an operator can be alerted of. */
+        Condition: "tool.status" | "tool.withheld" | "server.down" | "node.gone" | "store.slow" | "approval.waiting" | "approval.expired" | "run.failed" | "run.budget" | "calls.interrupted" | "store.lost" | "errors.high" | "queue.full" | "records.dropped" | "key.expiring" | "backup.old" | "reload.refused";
         /** @description One problem of a config, as a member of `errors`. */
         ConfigErrorItem: {
             /** @description What is wrong. */
@@ -690,6 +865,25 @@ export interface components {
             /** @description Where it is, such as `inputSchema.properties.path.type`, without hidden characters. */
             path: string;
         };
+        /** @description One attempt to deliver a message. */
+        DeliveryAttempt: {
+            /** @description The first line of the response, or why there was none. */
+            answer: string;
+            /** @description When it began. */
+            at: components["schemas"]["Timestamp"];
+            /**
+             * Format: uint64
+             * @description How long it took.
+             */
+            durationMs: number;
+            /**
+             * Format: uint16
+             * @description The status of the response, if there was one.
+             */
+            status?: number | null;
+        };
+        /** @description Where a delivery stands. */
+        DeliveryState: "waiting" | "delivered" | "failed";
         /** @description Tools that must have succeeded, and how many of them in which order. */
         DependencyGroup: {
             all: {
@@ -800,7 +994,7 @@ export interface components {
         /** @description an event */
         Event: {
             /** @enum {string} */
-            event: "tool.registered" | "tool.unregistered" | "hub.initialized" | "hub.cleared" | "tool.execution.started" | "tool.execution.completed" | "tool.execution.failed" | "tool.executed" | "tool.failed" | "tool.status.changed" | "tool.availability.changed" | "tool.rebind.required" | "tool.executor.cleaned" | "tool.executor.exported" | "approval.requested" | "approval.resolved" | "call.progress" | "call.log" | "run.started" | "run.completed" | "run.failed" | "message.delta" | "message.completed" | "thread.swept" | "config.reloaded" | "mcp.server.connected" | "mcp.server.disconnected" | "store.lost" | "node.joined" | "node.left" | "metrics.tick" | "stream.thinned" | "stream.reset";
+            event: "tool.registered" | "tool.unregistered" | "hub.initialized" | "hub.cleared" | "tool.execution.started" | "tool.execution.completed" | "tool.execution.failed" | "tool.executed" | "tool.failed" | "tool.status.changed" | "tool.availability.changed" | "tool.rebind.required" | "tool.executor.cleaned" | "tool.executor.exported" | "approval.requested" | "approval.resolved" | "call.progress" | "call.log" | "run.started" | "run.completed" | "run.failed" | "message.delta" | "message.completed" | "thread.swept" | "config.reloaded" | "mcp.server.connected" | "mcp.server.disconnected" | "store.lost" | "node.joined" | "node.left" | "alert.failed" | "metrics.tick" | "stream.thinned" | "stream.reset";
             /** @description only of stored events; increases from one to the next */
             id?: number;
             tenant?: components["schemas"]["Tenant"];
@@ -1150,6 +1344,17 @@ export interface components {
             /** @description Its name. */
             nodeName: string;
             /** @description The reason. */
+            reason: string;
+        } | {
+            /** @description The target. */
+            alertTarget: string;
+            /** @description Whether the target gets no more messages, because it asked for that. */
+            disabled: boolean;
+            /** @constant */
+            event?: "alert.failed";
+            /** @description The message. */
+            messageId: string;
+            /** @description Why. */
             reason: string;
         } | {
             /**

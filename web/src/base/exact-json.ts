@@ -16,13 +16,21 @@ export const parseExact = (text: string): Json =>
     typeof value === "number" && context?.source !== undefined && exact.rawJSON && String(value) !== context.source ? exact.rawJSON(context.source) : value,
   );
 
-/** An object of which some members keep the text of their numbers; in all others numbers are what can be reckoned with. */
+/**
+ * A value in which the members with some names keep the text of their numbers, at any depth; in all others numbers are what can be
+ * reckoned with.
+ */
 export function parseWithExact(text: string, names: readonly string[]): unknown {
-  const value = JSON.parse(text) as unknown;
-  if (names.length === 0 || !isObject(value)) return value;
-  const kept = parseExact(text) as { [name: string]: Json };
-  for (const name of names) if (Object.hasOwn(value, name)) value[name] = kept[name] ?? null;
-  return value;
+  const value = JSON.parse(text) as Json;
+  return names.length === 0 ? value : withExact(value, parseExact(text), names);
+}
+
+/** The first value with those members of the second, which is the same but keeps the text of its numbers. */
+function withExact(value: Json, exact: Json, names: readonly string[]): Json {
+  if (Array.isArray(value)) return value.map((item, index) => withExact(item, (exact as Json[])[index] ?? null, names));
+  if (!isObject(value)) return value;
+  const members = exact as { [name: string]: Json };
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, names.includes(name) ? (members[name] ?? null) : withExact(member, members[name] ?? null, names)]));
 }
 
 /** What is typed into a field of a number, such as `1.` on the way to `1.5`: the number as it is written, or the text if it is none. */

@@ -1,8 +1,9 @@
 // Records of calls: which ones a list asks for, the newest of them as they come, and one call.
 
-import { get, getAll, post, segment, withQuery } from "../api/client.ts";
+import { get, post, segment, withQuery } from "../api/client.ts";
 import type { Call, CallStatus, ErrorKind, HubEvent, Page, Refusal } from "../api/types.ts";
 import { serverNow } from "../base/clock.ts";
+import { PagedResource } from "./paged.ts";
 import { Resource } from "./resource.ts";
 
 /** What the address of the list says; each empty one selects nothing. */
@@ -106,10 +107,15 @@ export const startCall = (tool: string, args: unknown, threadId: string, key = "
 
 export const cancelCall = (id: string): Promise<unknown> => post(`/api/v1/calls/${segment(id)}/cancel`);
 
+export type RefusalRow = Refusal & { id: string };
+
 /** The newest refused calls; they are not records but a memory of this process. */
-export const refusalsOf = (filter: Pick<CallFilter, "tool" | "thread" | "caller" | "code">, limit: number): Resource<Refusal[]> =>
-  new Resource(
-    async () => (await getAll<Refusal>(withQuery("/api/v1/refusals", { tool: filter.tool, threadId: filter.thread, caller: filter.caller, code: filter.code }), limit)).slice(0, limit),
+export const refusalsOf = ({ tool, thread, caller, code }: Pick<CallFilter, "tool" | "thread" | "caller" | "code">): PagedResource<RefusalRow> =>
+  new PagedResource(
+    async (limit, cursor) => {
+      const page = await get<Page<Refusal>>(withQuery("/api/v1/refusals", { tool, threadId: thread, caller, code, limit, cursor }));
+      return { ...page, items: page.items.map((refusal) => ({ ...refusal, id: refusal.callId })) };
+    },
     { changes: reportsCalls, everyMs: 10_000 },
   );
 

@@ -42,7 +42,7 @@ export function runOf(id: string): Resource<RunView> {
   };
   const resource: Resource<RunView> = new Resource(
     async () => {
-      const run = await get<Run>(`/api/v1/runs/${segment(id)}`);
+      const run = await get<Run>(`/api/v1/runs/${segment(id)}`, { exact: ["arguments"] });
       await readCalls(run);
       return { run, calls: new Map(known) };
     },

@@ -12,7 +12,7 @@ const changes = ({ event }: HubEvent): boolean => event.startsWith("mcp.server."
 export const serverOf = (name: string): Resource<McpServerInfo> => new Resource(() => get<McpServerInfo>(path(name)), { changes, everyMs: 5_000 });
 
 export const changesOf = (name: string): Resource<DefinitionChange[]> =>
-  new Resource(async () => (await get<{ items: DefinitionChange[] }>(`${path(name)}/changes`)).items, { changes, everyMs: 5_000 });
+  new Resource(async () => (await get<{ items: DefinitionChange[] }>(`${path(name)}/changes`, { exact: ["before", "after"] })).items, { changes, everyMs: 5_000 });
 
 /** The last lines, the newest first. */
 export const logsOf = (name: string): Resource<string[]> =>

@@ -9,7 +9,7 @@ import { PagedResource } from "./paged.ts";
 import { Resource } from "./resource.ts";
 
 export const config = new Resource<Page<ConfigValue & { id: string }>>(
-  async () => ({ items: (await get<Page<ConfigValue>>("/api/v1/config?origins=true")).items.map((item) => ({ ...item, id: item.key })) }),
+  async () => ({ items: (await get<Page<ConfigValue>>("/api/v1/config?origins=true", { exact: ["value"] })).items.map((item) => ({ ...item, id: item.key })) }),
   { changes: ({ event }) => event === "config.reloaded" },
 );
 

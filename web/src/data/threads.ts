@@ -9,6 +9,8 @@ import { isOpen } from "./runs.ts";
 
 const path = (id: string, part = ""): string => `/api/v1/threads/${segment(id)}${part}`;
 const pageSize = 100;
+// What a model asks for is shown with its numbers as they were written.
+const exact = ["arguments"];
 
 const changesThreads = (event: HubEvent): boolean => /^(run|approval|thread)\./.test(event.event) || reportsCalls(event);
 const concerns = (id: string) => (event: HubEvent): boolean => event.threadId === id && /^(run|approval|thread)\./.test(event.event);
@@ -81,7 +83,7 @@ export function threadOf(id: string): Resource<ThreadView> {
   let cursor: string | null = null;
   const readMessages = async (): Promise<Message[]> => {
     for (;;) {
-      const page: Page<Message> = await get(withQuery(path(id, "/messages"), { limit: 500, cursor }));
+      const page: Page<Message> = await get(withQuery(path(id, "/messages"), { limit: 500, cursor }), { exact });
       if (!page.nextCursor) return [...known, ...page.items];
       known = [...known, ...page.items];
       cursor = page.nextCursor;
@@ -91,7 +93,7 @@ export function threadOf(id: string): Resource<ThreadView> {
     async () => {
       const [messages, runs, direct] = await Promise.all([
         readMessages(),
-        get<Page<Run>>(withQuery(path(id, "/runs"), { limit: 5 })),
+        get<Page<Run>>(withQuery(path(id, "/runs"), { limit: 5 }), { exact }),
         directCalls(),
       ]);
       return { messages, runs: runs.items, ...direct };

@@ -66,6 +66,7 @@ export const approvals = {
 
 export const grants = {
   title: "Grants",
+  one: "Grant",
   none: "No grants",
   noneText: "An answer of “always” to an approval creates one. It allows later calls without asking, until it is revoked.",
   text: "These calls are allowed without asking. A grant never overrides a rule that denies, and ends when the tool's definition changes.",

@@ -78,6 +78,7 @@ export const calls = {
   noOutput: "The record has no output. Calls of read-only tools that change no state are recorded without it.",
   content: "What the model is shown",
   refusals: "Refused calls",
+  refusal: "Refused call",
   refusalsText: "Calls that were refused before they reached their tool, the newest first. This server remembers the last 10,000 until it stops.",
   noRefusals: "No refused calls.",
   olderRefusals: "Older refusals",

@@ -15,6 +15,7 @@ export const settings = {
   nothingChanged: "Nothing has changed.",
   notReloaded: "Not reloaded; the config before is still in force.",
   changes: { added: "Added tools:", replaced: "Changed tools:", removed: "Removed tools:", sections: "In force:", needsRestart: "Wait for a restart:" },
+  apiKey: "API key",
   newKey: "New key",
   preset: "Preset",
   presets: { viewer: "Viewer", caller: "Caller", approver: "Approver", operator: "Operator", admin: "Administrator" },

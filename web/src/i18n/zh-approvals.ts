@@ -68,6 +68,7 @@ export const approvals: Messages["approvals"] = {
 
 export const grants: Messages["grants"] = {
   title: "授权",
+  one: "授权",
   none: "没有授权",
   noneText: "对审批答复“始终”会创建一条授权。之后的调用不再询问，直到授权被撤销。",
   text: "这些调用无需询问即被允许。授权不会覆盖拒绝规则，工具定义更改后即失效。",

@@ -80,6 +80,7 @@ export const calls: Messages["calls"] = {
   noOutput: "记录中没有输出。不更改状态的只读工具的调用只记录其余部分。",
   content: "展示给模型的内容",
   refusals: "被拒绝的调用",
+  refusal: "被拒绝的调用",
   refusalsText: "在到达工具之前被拒绝的调用，最新的在前。此服务器在停止之前记住最近 10,000 个。",
   noRefusals: "没有被拒绝的调用。",
   olderRefusals: "更早的拒绝",

@@ -17,6 +17,7 @@ export const settings: Messages["settings"] = {
   nothingChanged: "没有更改。",
   notReloaded: "未重新加载，原来的配置仍然有效。",
   changes: { added: "新增的工具：", replaced: "更改的工具：", removed: "移除的工具：", sections: "已生效：", needsRestart: "重启后生效：" },
+  apiKey: "API 密钥",
   newKey: "新建密钥",
   preset: "预设",
   presets: { viewer: "查看者", caller: "调用者", approver: "审批者", operator: "操作员", admin: "管理员" },

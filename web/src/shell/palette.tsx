@@ -114,7 +114,7 @@ function findTargets(query: string, threadIds: readonly string[]): Target[] {
   if (byId) return [byId];
   const pages = sections.filter(({ scope }) => !scope || may(scope)).map(({ name, icon, href }): Target => ({ icon, name: all.nav[name], detail: all.palette.page, isRaw: false, open: () => go(href()) }));
   const waiting = (pending.data.value?.value ?? []).map(
-    (approval): Target => ({ icon: "question", name: approval.tool, detail: all.palette.approval, isRaw: true, open: () => go(address.approval(approval.id)) }),
+    ({ id, tool, threadId }): Target => ({ icon: "question", name: tool, detail: threadId ? `${all.palette.approval} · ${threadId}` : all.palette.approval, isRaw: true, open: () => go(address.approval(id)) }),
   );
   const known = search(query, tools.data.value?.value ?? [], (tool) => tool.name, 20, (tool) => tool.description.slice(0, 300)).map(
     (tool): Target => ({ icon: "tools", name: tool.name, detail: all.status[tool.status], isRaw: true, open: () => go(address.tool(tool.name)) }),

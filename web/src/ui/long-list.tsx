@@ -11,6 +11,10 @@ export interface Column<T> {
   /** What a screen reader says about the order. */
   sort?: "ascending" | "descending" | undefined;
   cell: (item: T) => ComponentChildren;
+  /** What a dialog shows that has room for more than the cell. */
+  uncut?: (item: T) => ComponentChildren;
+  /** Its cells are buttons, which a dialog about the row leaves out. */
+  isAction?: boolean;
 }
 
 interface Props<T> {
@@ -32,13 +36,13 @@ const rowHeight = (): number => (matchMedia("(max-width: 720px)").matches ? 60 :
 
 export function LongList<T>({ label, items, columns, keyOf, selected, class: className, row = rowHeight() }: Props<T>) {
   const frame = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ scrolled: 0, height: 800, row: 36 });
+  const [view, setView] = useState({ scrolled: 0, height: 800 });
   const [address] = useState(() => `${location.pathname}${location.search} ${className}`);
   const measure = () => {
     const element = frame.current;
     if (!element) return;
     positions.set(address, element.scrollTop);
-    setView({ scrolled: element.scrollTop, height: element.clientHeight, row });
+    setView({ scrolled: element.scrollTop, height: element.clientHeight });
   };
   useEffect(() => {
     if (frame.current && isReturned()) frame.current.scrollTop = positions.get(address) ?? 0;
@@ -50,13 +54,13 @@ export function LongList<T>({ label, items, columns, keyOf, selected, class: cla
   useEffect(() => {
     const element = frame.current;
     if (!element || selected < 0) return;
-    const top = selected * view.row;
+    const top = selected * row;
     // The head of the table covers the first rows of the frame.
     const head = 36;
     if (top < element.scrollTop) element.scrollTop = top;
-    else if (top + view.row + head > element.scrollTop + element.clientHeight) element.scrollTop = top + view.row + head - element.clientHeight;
+    else if (top + row + head > element.scrollTop + element.clientHeight) element.scrollTop = top + row + head - element.clientHeight;
   }, [selected]);
-  const { from, to, before, after } = windowOf(items.length, view.row, view.scrolled, view.height);
+  const { from, to, before, after } = windowOf(items.length, row, view.scrolled, view.height);
   return (
     <div ref={frame} class={`long-list ${className}`} onScroll={measure} tabIndex={0} role="group" aria-label={label}>
       <div role="table" aria-label={label} aria-rowcount={items.length + 1}>

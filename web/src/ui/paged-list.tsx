@@ -1,4 +1,4 @@
-// A long list that is read page by page. Its rows are chosen with j and k and opened with Enter.
+// A long list that is read page by page.
 
 import type { ComponentChildren } from "preact";
 import type { Page } from "../api/types.ts";
@@ -6,22 +6,16 @@ import { PagedResource, type Rows } from "../data/paged.ts";
 import { type Resource, useResource } from "../data/resource.ts";
 import { texts } from "../i18n/index.ts";
 import { ActButton } from "./button.tsx";
-import { type Column, LongList } from "./long-list.tsx";
-import { go } from "./router.ts";
-import { useSelection } from "./selection.ts";
+import { RowList, type RowListProps } from "./row-list.tsx";
 import { Loaded } from "./state.tsx";
 import { Time } from "./time.tsx";
 
-interface Props<T extends { id: string }> {
-  label: string;
-  class: string;
+interface Props<T extends { id: string }> extends Omit<RowListProps<T>, "items"> {
   /** Read again as it changes; a paged one reads older rows on demand. */
   newest: Resource<Page<T>> | PagedResource<T>;
   olderText?: string;
   fits?: (item: T) => boolean;
   empty: ComponentChildren;
-  columns: readonly Column<T>[];
-  href?: (item: T) => string;
 }
 
 export function PagedList<T extends { id: string }>({ newest, olderText, fits = () => true, empty, ...list }: Props<T>) {
@@ -50,20 +44,4 @@ export function PagedList<T extends { id: string }>({ newest, olderText, fits = 
       }}
     </Loaded>
   );
-}
-
-interface RowsProps<T> {
-  label: string;
-  class: string;
-  items: readonly T[];
-  columns: readonly Column<T>[];
-  href?: (item: T) => string;
-}
-
-const idOf = ({ id }: { id: string }): string => id;
-
-function RowList<T extends { id: string }>({ href, ...list }: RowsProps<T>) {
-  const { items } = list;
-  const selected = useSelection(items, idOf, (item) => href && go(href(item)));
-  return <LongList {...list} keyOf={idOf} selected={selected} />;
 }

@@ -116,7 +116,7 @@ describe("approvals", { concurrency: 1 }, () => {
       assert.ok(await first.getByRole("button", { name: "Deny", exact: true }).isDisabled());
       // The grant that this made.
       await first.getByRole("link", { name: "Grants" }).click();
-      await visible(first.locator("tr", { hasText: "t3" }));
+      await visible(first.locator(".grant-list .long-row", { hasText: "t3" }));
       await first.getByRole("button", { name: "Revoke" }).click();
       await visible(first.getByText("No grants"));
       assert.deepEqual((await server.api("GET", "/api/v1/grants")).items, []);

@@ -94,6 +94,33 @@ describe("calls", { concurrency: 1 }, () => {
     });
   });
 
+  test("on a narrow page each step of a call has its name beside its error", async () => {
+    const { id } = await server.call("calculator", { expression: "5/0" }, "narrow");
+    await withPage(server, `/ui/calls/${id}`, async ({ page }) => {
+      const names = page.locator(".waterfall [role=cell].c-step");
+      await visible(names);
+      const cut = await names.evaluateAll((cells) => cells.filter((cell) => cell.clientWidth < cell.scrollWidth).map((cell) => cell.textContent));
+      assert.deepEqual(cut, []);
+    }, { viewport: { width: 390, height: 844 } });
+  });
+
+  test("the start of a call or refusal of another day is shown with its time", async () => {
+    await server.call("clock", {}, "old");
+    await server.call("calculator", { expr: "1" }, "old");
+    for (const path of ["/ui/calls?thread=old", "/ui/calls?view=refusals&thread=old"]) {
+      await withPage(server, "/ui/", async ({ page }) => {
+        await page.route(/\/api\/v1\/(calls|refusals)\?/, async (route) => {
+          const response = await route.fetch();
+          await route.fulfill({ response, body: (await response.text()).replaceAll(/"(startedAt|at)":"\d{4}-\d\d-\d\d/g, '"$1":"2025-12-31') });
+        });
+        await page.goto(server.url + path);
+        const cell = page.locator("[role=cell]:is(.c-started, .c-when)").first();
+        await visible(cell.getByText(/2025-12-31 \d\d:\d\d:\d\d/));
+        assert.ok(await cell.evaluate((one) => one.scrollWidth <= one.clientWidth), path);
+      });
+    }
+  });
+
   test("a call that waits is followed until it has ended, and leads to its approval", async () => {
     const approval = await server.ask("dangerous", { folder: "/tmp/waits" }, "waits");
     const { items } = await server.api("GET", "/api/v1/calls?threadId=waits");
@@ -114,7 +141,7 @@ describe("calls", { concurrency: 1 }, () => {
     await server.call("no-such-tool", {}, "refused");
     await withPage(server, "/ui/calls", async ({ page }) => {
       await page.getByRole("link", { name: "Refusals" }).click();
-      const row = (code: string) => page.locator("table.refusals tbody tr", { hasText: code });
+      const row = (code: string) => page.locator(".refusal-list .long-row", { hasText: code });
       await visible(row("arguments_invalid").getByText("rename it to `expression`?"));
       await visible(row("tool_not_found"));
       await page.getByLabel("Error", { exact: true }).selectOption("arguments_invalid");

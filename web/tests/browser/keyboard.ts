@@ -38,6 +38,10 @@ describe("keyboard", { concurrency: 1 }, () => {
     await withPage(server, "/ui/", async ({ page }) => {
       await visible(page.getByRole("link", { name: "Decide" }));
       await page.keyboard.press("/");
+      await page.keyboard.type("danger");
+      await visible(page.getByRole("option", { name: "dangerous approval · keys" }));
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("/");
       await page.keyboard.type("calcu");
       await visible(page.getByRole("option", { name: /calculator/ }));
       await page.keyboard.press("Enter");

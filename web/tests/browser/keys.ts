@@ -19,7 +19,7 @@ describe("keys", { concurrency: 1 }, () => {
     await page.getByRole("button", { name: "Create" }).click();
     const shown = page.locator(".callout", { hasText: `${name} was created. Copy it now` });
     const key = await shown.locator(".command code").innerText();
-    await visible(page.locator("tr", { hasText: name }));
+    await visible(page.locator(".key-list .long-row", { hasText: name }));
     const opened = await open(server, "/ui/");
     await logIn(opened.page, key);
     return opened;
@@ -143,13 +143,13 @@ describe("keys", { concurrency: 1 }, () => {
     await visible(page.getByRole("alert").filter({ hasText: "a key named `vera` exists already" }));
     assert.equal(await page.getByLabel("Name of the person").inputValue(), "vera");
     await page.keyboard.press("Escape");
-    await page.locator("tr", { hasText: "vera" }).getByRole("button", { name: "Revoke" }).click();
+    await page.locator(".key-list .long-row", { hasText: "vera" }).getByRole("button", { name: "Revoke" }).click();
     const dialog = page.getByRole("dialog");
     await visible(dialog.getByText("vera"));
     await dialog.getByRole("button", { name: "Revoke" }).click();
     await viewer.page.getByText("Your login has ended.").waitFor({ timeout: 2_000 });
     await close(viewer);
-    await gone(page.locator("tr", { hasText: "vera" }));
+    await gone(page.locator(".key-list .long-row", { hasText: "vera" }));
     await close(boss);
   });
 

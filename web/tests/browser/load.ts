@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { readFile } from "node:fs/promises";
 import { typesOf } from "../../scripts/api-types.ts";
-import { visible, withPage } from "./browser.ts";
+import { gone, visible, withPage } from "./browser.ts";
 import { TestServer } from "./server.ts";
 
 describe("load", { concurrency: 1 }, () => {
@@ -90,4 +90,57 @@ describe("load", { concurrency: 1 }, () => {
       await visible(page.getByText("1 of 10000 tools"));
     });
   });
+
+  const ids = Array.from({ length: 10_000 }, (_, index) => String(index).padStart(5, "0"));
+  const at = new Date().toISOString();
+  const long = "words ".repeat(40);
+  const lists: { name: string; path: string; route: string; text: string; item: (id: string) => object }[] = [
+    {
+      name: "grants", path: "/ui/approvals?view=grants", route: "grants", text: `rule ${long}`,
+      item: (id: string) => ({ id, changedTools: ["moved"], covers: { scope: "tool", tool: `name_${id}` }, grantedAt: at, grantedBy: "me", rule: `rule ${long}${id}` }),
+    },
+    {
+      name: "refusals", path: "/ui/calls?view=refusals", route: "refusals", text: `reason ${long}`,
+      item: (id: string) => ({ at, callId: id, caller: "me", code: "forbidden", tool: `name_${id}`, tenant: "default", text: `reason ${long}${id}` }),
+    },
+    {
+      name: "API keys", path: "/ui/settings?view=keys", route: "keys", text: "",
+      item: (id: string) => ({ id, name: `name_${id}`, origin: "created", scopes: ["tools:read", "tools:call"], tenant: "default" }),
+    },
+  ];
+  for (const { name, path, route, text, item } of lists) {
+    test(`a list of ten thousand ${name} has few rows in the document, and the keyboard reaches and opens them`, async () => {
+      await withPage(server, "/ui/", async ({ page }) => {
+        await page.route(new RegExp(`/api/v1/${route}\\?`), (request) => request.fulfill({ json: { items: ids.map((id) => item(id)) } }));
+        await page.goto(server.url + path);
+        const rows = page.locator("[role=rowgroup]:not(.long-head) > .long-row");
+        const row = (index: number) => page.locator(`.long-row[aria-rowindex="${index + 2}"]`);
+        await visible(row(0).getByText("name_00000"));
+        assert.equal(await page.getByRole("table").getAttribute("aria-rowcount"), "10001");
+        assert.ok((await rows.count()) < 60, `${await rows.count()} rows`);
+        const { height } = (await row(0).boundingBox())!;
+        await page.locator(".long-list").evaluate((list, top) => (list.scrollTop = top), 9_000 * height);
+        await visible(row(9_000).getByText("name_09000"));
+        assert.ok((await rows.count()) < 60, `${await rows.count()} rows`);
+        // A row that was chosen comes into view, and opens with all that it is cut to.
+        for (let step = 0; step < 40; step++) await page.keyboard.press("j");
+        await page.keyboard.press("k");
+        await visible(page.locator('.selected[aria-rowindex="40"]', { hasText: "name_00038" }));
+        const frame = (await page.locator(".long-list").boundingBox())!;
+        const chosen = (await page.locator(".selected").boundingBox())!;
+        assert.ok(chosen.y >= frame.y + 36 && chosen.y + chosen.height <= frame.y + frame.height + 1, JSON.stringify({ frame, chosen }));
+        await page.keyboard.press("Enter");
+        await visible(page.getByRole("dialog").getByText(text ? `${text}00038` : "name_00038"));
+        await page.keyboard.press("Escape");
+        await gone(page.getByRole("dialog"));
+        // As a click and a key on the button of a row do.
+        await row(38).getByRole("button").first().click();
+        await visible(page.getByRole("dialog").getByText("name_00038"));
+        await page.keyboard.press("Escape");
+        await row(37).getByRole("button").first().focus();
+        await page.keyboard.press("Enter");
+        await visible(page.getByRole("dialog").getByText("name_00037"));
+      });
+    });
+  }
 });

@@ -119,6 +119,7 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "call-failed", path: `/ui/calls/${failed}?status=error` },
     { name: "call-unknown", path: "/ui/calls/call_00000000-0000-7000-8000-000000000000" },
     { name: "refusals", path: "/ui/calls?view=refusals" },
+    { name: "refusal", path: "/ui/calls?view=refusals", act: openRow },
     { name: "approvals", path: "/ui/approvals" },
     { name: "approval", path: `/ui/approvals/${waiting}` },
     { name: "approval-long", path: `/ui/approvals/${long}` },
@@ -126,6 +127,7 @@ export async function fill(server: TestServer): Promise<Shown[]> {
     { name: "approval-denied", path: `/ui/approvals/${denied}` },
     { name: "approvals-answered", path: "/ui/approvals?view=answered" },
     { name: "grants", path: "/ui/approvals?view=grants" },
+    { name: "grant", path: "/ui/approvals?view=grants", act: openRow },
     { name: "unknown", path: "/ui/tolls" },
     ...(await fillSettings(server)),
     { name: "palette", path: "/ui/", act: (page) => page.keyboard.press("/") },
@@ -187,6 +189,7 @@ async function fillSettings(server: TestServer): Promise<Shown[]> {
     { name: "settings", path: "/ui/settings" },
     { name: "settings-reload", path: "/ui/settings?q=tools", act: (page) => page.locator(".filters button").click().then(() => visible(page.locator(".reload"))) },
     { name: "settings-keys", path: "/ui/settings?view=keys" },
+    { name: "settings-key", path: "/ui/settings?view=keys", act: openRow },
     { name: "settings-new-key", path: "/ui/settings?view=keys", act: (page) => page.locator(".actions button").click() },
     { name: "settings-audit", path: "/ui/settings?view=audit" },
     { name: "settings-backups", path: "/ui/settings?view=backups", act: (page) => page.locator(".actions button").first().click().then(() => visible(page.locator(".command"))) },
@@ -196,6 +199,8 @@ async function fillSettings(server: TestServer): Promise<Shown[]> {
 
 /** A field of the form by the JSON pointer of its place. */
 export const place = (page: Page, pointer: string) => page.locator(`[id="field${pointer}"]`);
+
+const openRow = (page: Page) => page.locator(".dialog-list button.link").first().click();
 
 async function fillOrder(page: Page): Promise<void> {
   const group = (name: string) => page.locator("fieldset.field", { has: page.locator("legend > code", { hasText: new RegExp(`^${name}$`) }) });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { after, before, describe, test } from "node:test";
+import type { Locator } from "playwright-core";
 import { close, gone, openAs, visible, withPage } from "./browser.ts";
 import { binary, freePort, TestServer, until } from "./server.ts";
 
@@ -165,6 +166,33 @@ describe("threads", { concurrency: 1 }, () => {
       await visible(page.locator(".said.assistant .text", { hasText: "That is 5." }));
       await visible(page.locator(".side").getByText("of 5k").or(page.locator(".side").getByText("of 5000")));
       assert.equal(await page.getByLabel("Agent").inputValue(), "outside");
+    });
+  });
+
+  test("numbers of a conversation are shown, and those of a result sent, as they were written", async () => {
+    const [large, long] = ["9007199254740993", "0.12345678901234567890"];
+    await say("exact", "what is 2+3?", "outside");
+    await withPage(server, "/ui/", async ({ page }) => {
+      // As a model may call a tool that takes numbers.
+      await page.route(/\/api\/v1\/(threads\/exact\/(messages|runs)|runs\/)/, async (route) => {
+        if (route.request().method() !== "GET") return route.fallback();
+        const response = await route.fetch();
+        await route.fulfill({ response, body: (await response.text()).replaceAll('"expression":"2+3"', `"expression":${large},"ratio":1.0`) });
+      });
+      await page.goto(`${server.url}/ui/threads/exact`);
+      const shows = (within: Locator) => visible(within.getByText(new RegExp(`"expression": ${large},\\s+"ratio": 1\\.0`)));
+      const form = page.locator(".open-call");
+      await shows(form);
+      await page.goto(`${server.url}/ui/runs/${(await server.api("GET", "/api/v1/threads/exact/runs")).items[0].id}`);
+      await shows(form);
+      await page.goto(`${server.url}/ui/threads/exact`);
+      await form.getByLabel("Result").fill(`[${large}, ${long}]`);
+      await visible(form.getByText("sent as JSON"));
+      const sent = page.waitForRequest((request) => request.url().endsWith("/result"));
+      await form.getByRole("button", { name: "Report" }).click();
+      assert.equal((await sent).postData(), `{"output":[${large},${long}]}`);
+      await page.locator(".done summary", { hasText: large }).click();
+      await shows(page.locator(".done"));
     });
   });
 

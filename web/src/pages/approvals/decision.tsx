@@ -1,7 +1,7 @@
 // The six answers to an approval. What was typed stays when another person answers first.
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { ApiError } from "../../api/client.ts";
+import { type ApiError, toApiError } from "../../api/client.ts";
 import type { AnswerBody, Approval, Tool } from "../../api/types.ts";
 import { pretty } from "../../base/json.ts";
 import { answerApproval, changeDraft, type Draft, draftOf } from "../../data/approvals.ts";
@@ -43,10 +43,11 @@ export function Decision({ approval, tool, onAnswer }: Props) {
     try {
       onAnswer(await answerApproval(approval.id, body));
       change({ mode: "none" });
-    } catch (failure) {
-      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+    } catch (thrown) {
+      const failure = toApiError(thrown);
+      setError(failure);
       // Answered by another meanwhile: the approval is read again and says by whom.
-      if (failure instanceof ApiError && failure.code === "already_resolved") onAnswer(approval);
+      if (failure.code === "already_resolved") onAnswer(approval);
     } finally {
       setBusy(false);
     }

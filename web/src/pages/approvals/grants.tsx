@@ -5,8 +5,10 @@ import { grants, revokeGrant } from "../../data/approvals.ts";
 import { may } from "../../data/session.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
+import type { Column } from "../../ui/long-list.tsx";
 import { say } from "../../ui/notice.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
+import { RowList } from "../../ui/row-list.tsx";
 import { Empty } from "../../ui/state.tsx";
 import { Time } from "../../ui/time.tsx";
 
@@ -16,52 +18,41 @@ export function Grants({ list }: { list: readonly Grant[] }) {
   return (
     <section class="card">
       <p class="quiet">{t.text}</p>
-      <div class="scroll" tabIndex={0} role="group" aria-label={t.title}>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{t.covers}</th>
-              <th scope="col">{t.rule}</th>
-              <th scope="col">{t.by}</th>
-              <th scope="col">{t.at}</th>
-              <th scope="col">
-                <span class="hidden">{t.actions}</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {list.map((grant) => (
-              <tr key={grant.id}>
-                <td>
-                  <Covers grant={grant} />
-                  {grant.changedTools.length > 0 && (
-                    <div class="warn-text">
-                      {t.changed} {grant.changedTools.map((name) => <Code key={name} text={name} />)}
-                    </div>
-                  )}
-                </td>
-                <td>
-                  <Raw text={grant.rule} limit={300} />
-                </td>
-                <td>
-                  <Raw text={grant.grantedBy} limit={128} />
-                </td>
-                <td>
-                  <Time at={grant.grantedAt} />
-                </td>
-                <td class="right">
-                  {may("approvals:write") && (
-                    <ActButton class="danger" act={() => revokeGrant(grant.id).then(() => (say(t.revoked), grants.read()))}>
-                      {t.revoke}
-                    </ActButton>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <RowList label={t.title} class="grant-list" items={list} columns={columns()} dialogTitle={t.one} />
     </section>
+  );
+}
+
+function columns(): Column<Grant>[] {
+  const t = texts.value.grants;
+  const shown: Column<Grant>[] = [
+    { name: "covers", title: t.covers, cell: (grant) => <Covered grant={grant} /> },
+    { name: "rule", title: t.rule, cell: ({ rule }) => <Raw text={rule} limit={300} />, uncut: ({ rule }) => <Raw text={rule} limit={5000} /> },
+    { name: "by", title: t.by, cell: ({ grantedBy }) => <Raw text={grantedBy} limit={128} /> },
+    { name: "at", title: t.at, cell: ({ grantedAt }) => <Time at={grantedAt} /> },
+  ];
+  if (!may("approvals:write")) return shown;
+  const revoke = ({ id }: Grant) => (
+    <ActButton class="danger" act={() => revokeGrant(id).then(() => (say(t.revoked), grants.read()))}>
+      {t.revoke}
+    </ActButton>
+  );
+  return [...shown, { name: "actions", title: <span class="hidden">{t.actions}</span>, cell: revoke, isAction: true }];
+}
+
+function Covered({ grant }: { grant: Grant }) {
+  const t = texts.value.grants;
+  return (
+    <>
+      <span class="line-of-two">
+        <Covers grant={grant} />
+      </span>
+      {grant.changedTools.length > 0 && (
+        <span class="line-of-two warn-text">
+          {t.changed} {grant.changedTools.map((name) => <span key={name}><Code text={name} /> </span>)}
+        </span>
+      )}
+    </>
   );
 }
 
@@ -71,7 +62,7 @@ function Covers({ grant: { covers } }: { grant: Grant }) {
     case "thread":
       return (
         <>
-          <Code text={covers.tool} /> {t.inThread} <Code text={covers.threadId} limit={60} />
+          <Code text={covers.tool} /> {t.inThread} <Code text={covers.threadId} limit={128} />
         </>
       );
     case "tool":

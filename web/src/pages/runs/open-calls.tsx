@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { useMemo, useState } from "preact/hooks";
 import { type ApiError, toApiError } from "../../api/client.ts";
 import type { Approval, Run, RunCall } from "../../api/types.ts";
+import { parseExact } from "../../base/exact-json.ts";
 import { pretty } from "../../base/json.ts";
 import { approvalOf, draftOf } from "../../data/approvals.ts";
 import { type Resource, useResource } from "../../data/resource.ts";
@@ -72,7 +73,7 @@ function Question({ approval, resource }: { approval: Approval; resource: Resour
 /** A text that is JSON is that value; any other is itself. */
 function valueOf(text: string): { value: unknown; isJson: boolean } {
   try {
-    return { value: JSON.parse(text) as unknown, isJson: true };
+    return { value: parseExact(text), isJson: true };
   } catch {
     return { value: text, isJson: false };
   }

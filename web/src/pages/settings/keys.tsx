@@ -9,9 +9,10 @@ import { revokeKey } from "../../data/settings.ts";
 import { texts } from "../../i18n/index.ts";
 import { Command } from "../../ui/button.tsx";
 import { Confirm } from "../../ui/confirm.tsx";
+import type { Column } from "../../ui/long-list.tsx";
 import { Code } from "../../ui/raw.tsx";
+import { RowList } from "../../ui/row-list.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
-import { Table } from "../../ui/table.tsx";
 import { Ago, Time } from "../../ui/time.tsx";
 import { Names } from "./names.tsx";
 import { NewKey } from "./new-key.tsx";
@@ -44,38 +45,7 @@ export function Keys() {
           snapshot.value.length === 0 ? (
             <Empty title={t.noKeys} command="toolhub keys create NAME --scope tools:read" />
           ) : (
-            <Table label={t.view.keys} heads={[t.name, t.scopes, t.tenant, t.expires, t.used, <span class="hidden">{t.revoke}</span>]}>
-              {snapshot.value.map((key) => (
-                <tr key={key.id}>
-                  <td>
-                    <Code text={key.name} limit={128} />
-                  </td>
-                  <td>
-                    <Names of={key.scopes} />
-                  </td>
-                  <td>
-                    <Code text={key.tenant} limit={64} />
-                  </td>
-                  <td>
-                    {key.expiresAt && (
-                      <span class={Date.parse(key.expiresAt) < serverNow() ? "bad" : ""}>
-                        {Date.parse(key.expiresAt) < serverNow() && t.expired} <Time at={key.expiresAt} />
-                      </span>
-                    )}
-                  </td>
-                  <td>{key.lastUsedAt && <Ago at={key.lastUsedAt} />}</td>
-                  <td class="right">
-                    {key.origin === "config" ? (
-                      <span class="quiet">{t.inConfig}</span>
-                    ) : (
-                      <button type="button" class="danger" onClick={() => ask(key)}>
-                        {t.revoke}
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </Table>
+            <RowList label={t.view.keys} class="key-list" items={snapshot.value} columns={columns(ask)} dialogTitle={t.apiKey} />
           )
         }
       </Loaded>
@@ -96,5 +66,34 @@ export function Keys() {
         </Confirm>
       )}
     </>
+  );
+}
+
+function columns(ask: (key: Key) => void): Column<Key>[] {
+  const t = texts.value.settings;
+  const revoke = (key: Key) =>
+    key.origin === "config" ? (
+      <span class="quiet">{t.inConfig}</span>
+    ) : (
+      <button type="button" class="danger" onClick={() => ask(key)}>
+        {t.revoke}
+      </button>
+    );
+  return [
+    { name: "name", title: t.name, cell: ({ name }) => <Code text={name} limit={128} /> },
+    { name: "scopes", title: t.scopes, cell: ({ scopes }) => <Names of={scopes} /> },
+    { name: "tenant", title: t.tenant, cell: ({ tenant }) => <Code text={tenant} limit={64} /> },
+    { name: "expires", title: t.expires, cell: ({ expiresAt }) => expiresAt && <Expiry at={expiresAt} /> },
+    { name: "used", title: t.used, cell: ({ lastUsedAt }) => lastUsedAt && <Ago at={lastUsedAt} /> },
+    { name: "actions", title: <span class="hidden">{t.revoke}</span>, cell: revoke, isAction: true },
+  ];
+}
+
+function Expiry({ at }: { at: string }) {
+  const isOver = Date.parse(at) < serverNow();
+  return (
+    <span class={isOver ? "bad" : ""}>
+      {isOver && texts.value.settings.expired} <Time at={at} />
+    </span>
   );
 }

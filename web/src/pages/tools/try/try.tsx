@@ -1,7 +1,7 @@
 // Tries a tool: its arguments as a form or as JSON, the call, and what came of it.
 
 import { useMemo, useState } from "preact/hooks";
-import { ApiError } from "../../../api/client.ts";
+import { type ApiError, toApiError } from "../../../api/client.ts";
 import type { Tool } from "../../../api/types.ts";
 import { canShow, fieldOf, initialValue, valueAt, withAt, withoutMasked } from "../../../base/form.ts";
 import type { Json } from "../../../base/json.ts";
@@ -92,7 +92,7 @@ function TryForm({ tool, start, thread, masked, from }: Props) {
     try {
       await act();
     } catch (failure) {
-      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+      setError(toApiError(failure));
     }
   };
   const run = () => attempt(() => runDraft(tool, latest(), change));
