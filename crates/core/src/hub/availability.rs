@@ -85,9 +85,10 @@ impl ToolHub {
         &self,
         tool: Arc<Tool>,
         scope: StatusScope<'_>,
+        language: Language,
     ) -> Result<ToolStatusInfo, CallError> {
         let not_found = || self.tool_not_found(&tool.definition.name);
-        self.status_infos(vec![tool.clone()], scope, Language::English).await?.pop().ok_or_else(not_found)
+        self.status_infos(vec![tool.clone()], scope, language).await?.pop().ok_or_else(not_found)
     }
 
     /// When a scope began to exist: when the thread was created, or the hub was built.

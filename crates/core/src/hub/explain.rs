@@ -111,6 +111,12 @@ pub struct RateQuota {
 }
 
 impl Explanation {
+    /// The same with the reason and the rules in a language.
+    #[must_use]
+    pub fn in_language(self, language: Language) -> Self {
+        Self { reason: self.reading.reason.text(language), rules: self.gate.describe(language), ..self }
+    }
+
     /// The explanation as text.
     #[must_use]
     pub fn text(&self, language: Language) -> String {

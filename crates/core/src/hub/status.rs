@@ -18,7 +18,7 @@ use toolhub_types::{
     error::{CallError, Detail, ErrorKind, ToolError},
     event_kind::EventKind,
     ids::{Tenant, ThreadId},
-    status::{Disabled, Evidence, StatusEvent, ToolStatus},
+    status::{Disabled, Evidence, Language, StatusEvent, ToolStatus},
     timestamp::Timestamp,
     tool::ToolName,
 };
@@ -66,7 +66,20 @@ impl ToolHub {
     /// # Errors
     /// When the tool is not registered, or the store does not answer.
     pub async fn tool_status(&self, tool: &str, scope: StatusScope<'_>) -> Result<ToolStatusInfo, CallError> {
-        self.status_info(self.require_tool(tool)?, scope).await
+        self.tool_status_with(tool, scope, Language::English).await
+    }
+
+    /// The status of a tool, with the reason in a language.
+    ///
+    /// # Errors
+    /// When the tool is not registered, or the store does not answer.
+    pub async fn tool_status_with(
+        &self,
+        tool: &str,
+        scope: StatusScope<'_>,
+        language: Language,
+    ) -> Result<ToolStatusInfo, CallError> {
+        self.status_info(self.require_tool(tool)?, scope, language).await
     }
 
     /// The statuses of all tools, sorted by name.
@@ -120,7 +133,7 @@ impl ToolHub {
         let event = StatusEvent::from_operator(status, reason, until);
         self.ensure_thread(scope).await?;
         self.engine.statuses.apply(&status_key(&tool, scope), &event).await?;
-        self.status_info(tool, scope).await
+        self.status_info(tool, scope, Language::English).await
     }
 
     /// Disables a tool for all threads until it is [enabled](Self::enable_tool). Overrides and failures stay recorded. Survives
@@ -159,7 +172,7 @@ impl ToolHub {
                 statuses.apply(&StatusKey::shared(&tool.definition.name), &StatusEvent::CoolDownEnded).await?;
             }
         }
-        self.status_info(tool, scope).await
+        self.status_info(tool, scope, Language::English).await
     }
 
     /// Removes the evidence that a tool has succeeded in a thread, so that its dependents wait for it again; returns whether
@@ -225,7 +238,7 @@ impl ToolHub {
                 self.engine.services.events.emit_for_tenant(self.now(), tenant, Some(thread), event);
             }
         }
-        self.status_info(tool, scope).await
+        self.status_info(tool, scope, Language::English).await
     }
 
     /// Records a success that the journal does not know, for the tools that depend on it now or later.
@@ -247,7 +260,7 @@ impl ToolHub {
     async fn apply_shared_event(&self, tool: &str, event: &StatusEvent) -> Result<ToolStatusInfo, CallError> {
         let tool = self.require_tool(tool)?;
         self.engine.statuses.apply(&status_key(&tool, StatusScope::Shared), event).await?;
-        self.status_info(tool, StatusScope::Shared).await
+        self.status_info(tool, StatusScope::Shared, Language::English).await
     }
 
     pub(super) fn require_tool(&self, name: &str) -> Result<Arc<Tool>, CallError> {

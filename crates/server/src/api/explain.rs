@@ -108,6 +108,7 @@ async fn respond(
     mut facts: Explanation,
     language: Language,
 ) -> ApiResult<impl IntoResponse + use<>> {
+    facts = facts.in_language(language);
     if !principal.has_scope(Scope::Admin) {
         // A shared failure may come from another tenant, and its text may contain that tenant's data: replace it by the
         // generic text of its kind.

@@ -11,7 +11,7 @@ use toolhub_core::{ErrorKind, Kind, StatusScope, ToolFilter, ToolStatusInfo, clo
 use super::reported_error;
 use crate::{
     app::App,
-    extract::{Body, MaybeBody, Params, Query},
+    extract::{AcceptLanguage, Body, MaybeBody, Params, Query},
     json::Json,
     page::{self, List, RequestUri, list_query},
     problem::{ApiResult, Code},
@@ -90,6 +90,7 @@ list_query! {
 async fn list(
     State(app): State<App>,
     principal: Principal,
+    AcceptLanguage(language): AcceptLanguage,
     Query(query): Query<ToolsQuery>,
     uri: RequestUri,
 ) -> ApiResult<impl IntoResponse> {
@@ -102,7 +103,7 @@ async fn list(
         tools.retain(|tool| view::matches_text(&tool.definition, &text));
     }
     tools.retain(|tool| after.as_deref().is_none_or(|after| tool.definition.name.as_str() > after));
-    let statuses = app.hub().tool_statuses(StatusScope::Shared).await?;
+    let statuses = app.hub().tool_statuses_with(StatusScope::Shared, &language.into()).await?;
     let withheld = app.hub().withheld_threads(&principal.tenant);
     let (mut items, mut next) = (Vec::new(), None);
     for tool in tools {
@@ -121,9 +122,10 @@ async fn list(
 async fn get(
     State(app): State<App>,
     principal: Principal,
+    AcceptLanguage(language): AcceptLanguage,
     Params(ToolPath { name }): Params<ToolPath>,
 ) -> ApiResult<Json<ToolView>> {
-    let status = app.hub().tool_status(&name, StatusScope::Shared).await?;
+    let status = app.hub().tool_status_with(&name, StatusScope::Shared, language).await?;
     let not_found = || crate::problem::Problem::new(Code::TOOL_NOT_FOUND, format!("no tool is named `{name}`"));
     let tool = app.hub().get(&name).ok_or_else(not_found)?;
     let withheld = app.hub().withheld_threads(&principal.tenant);
