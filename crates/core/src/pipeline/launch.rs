@@ -272,7 +272,8 @@ async fn close_refused(
     let Some(tracker) = tracker else { return outcome };
     match interruption::close_open_call(engine, &tracker.head.tenant, open, &outcome).await {
         Ok(true) => outcome,
-        Ok(false) => interruption::outcome_elsewhere(engine, &tracker).await.unwrap_or(outcome),
+        // Without an outcome there, the call was deleted with its thread; it may have run before.
+        Ok(false) => interruption::outcome_elsewhere(engine, &tracker).await.unwrap_or_else(|| not_settled(outcome)),
         Err(error) => {
             tracing::warn!(%error, call = %outcome.id, "could not close refused call; will be retried");
             engine.journal.note_unwritten(&outcome);

@@ -248,9 +248,16 @@ impl<'a> CommitPlan<'a> {
         let entry = self.history_entry(&failed);
         let writes = self.writes(drafts, entry.as_ref()).await.unwrap_or_default();
         let history = writes.into_iter().filter(|write| write.table == Table::History).collect();
-        match self.commit(&failed, history).await {
+        match self.commit(&failed, history).await.map_err(CallError::from) {
             Ok(()) => failed,
-            Err(error) => self.mark_unwritten(failed_outcome(failed, error.into(), ticket)),
+            Err(error) if error.kind == ErrorKind::Interrupted => self.recorded_outcome(failed, error, ticket).await,
+            Err(error) => {
+                // The record may get another outcome: that the store did not answer says more than why the state was not committed.
+                let earlier = failed.error.as_ref().map(|first| first.operator.as_str()).unwrap_or_default();
+                let operator = format!("{earlier}; {}", error.operator);
+                let unwritten = Outcome { error: None, ..failed };
+                self.mark_unwritten(failed_outcome(unwritten, error.operator(operator), ticket))
+            }
         }
     }
 
