@@ -28,8 +28,8 @@ pub use handle::AlertSignals;
 pub(crate) use handle::Alerts;
 pub use handle::DeliveryCounts;
 pub use message::{Alert, AlertChange, AlertMessage, AlertPhase};
-pub(crate) use outbox::Verdict;
 pub use outbox::{AlertDelivery, DeliveryAttempt, DeliveryState};
+pub(crate) use outbox::{MAX_ATTEMPT, Verdict, WaitingDelivery};
 pub(crate) use record::AlertRecord;
 pub(crate) use signal::{PREFIX as SIGNAL_PREFIX, Signal, SignalKind};
 pub(crate) use store::{

@@ -24,6 +24,8 @@ export const alerts = {
   state: "State",
   attempts: "Attempts",
   flapping: "flapping",
+  pending: "pending",
+  pendingTitle: "It must hold for a while before a message is sent",
   phases: { firing: "began", changed: "changed", repeated: "goes on", flapping: "flapping", resolved: "is over", happened: "happened", test: "test" },
   states: { waiting: "waiting", delivered: "delivered", failed: "given up" },
 };

@@ -26,6 +26,8 @@ export const alerts: Messages["alerts"] = {
   state: "状态",
   attempts: "尝试次数",
   flapping: "频繁变化",
+  pending: "待通知",
+  pendingTitle: "持续一段时间后才会发送消息",
   phases: { firing: "开始", changed: "变化", repeated: "持续", flapping: "频繁变化", resolved: "恢复", happened: "发生", test: "测试" },
   states: { waiting: "等待", delivered: "已送达", failed: "已放弃" },
 };

@@ -103,11 +103,15 @@ async fn list(session: &Session, paging: &Paging) -> Result<Exit, Failure> {
         ]);
         for alert in alerts {
             has_alerts = true;
-            let flapping = if alert["flapping"] == true { " (flapping)" } else { "" };
+            let mark = match (alert["flapping"] == true, alert["pending"] == true) {
+                (true, _) => " (flapping)",
+                (_, true) => " (pending)",
+                _ => "",
+            };
             held.add_row([
                 pointer_text(target, "/name"),
                 pointer_text(alert, "/condition"),
-                format!("{}{flapping}", pointer_text(alert, "/thing")),
+                format!("{}{mark}", pointer_text(alert, "/thing")),
                 format_ago(&pointer_text(alert, "/since"), now),
                 pointer_text(alert, "/reason"),
             ]);
@@ -169,8 +173,12 @@ async fn retry(session: &Session, name: &str) -> Result<Exit, Failure> {
     if session.printer.json {
         session.printer.print_json(&response.text());
     } else {
-        let waiting = pointer_text(&response.json()?, "/waiting");
-        session.printer.print(&format!("{waiting} messages are sent now"));
+        let text = match response.json()?["waiting"].as_u64() {
+            Some(0) => "no messages wait".to_owned(),
+            Some(1) => "1 message is sent now".to_owned(),
+            waiting => format!("{} messages are sent now", waiting.unwrap_or_default()),
+        };
+        session.printer.print(&text);
     }
     Ok(Exit::Success)
 }

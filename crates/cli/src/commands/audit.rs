@@ -97,10 +97,19 @@ pub(crate) async fn run(session: &Session, args: &AuditArgs) -> Result<Exit, Fai
 /// Prints entries as they appear, until it is interrupted.
 async fn follow(session: &Session, args: &AuditArgs) -> Result<Exit, Failure> {
     let mut since = args.since.unwrap_or_else(|| SystemClock.now());
-    let mut printed: HashSet<String> = HashSet::new();
+    let (mut printed, mut has_connected) = (HashSet::new(), false);
     loop {
         let request = args.request().query("since", Some(since));
-        let entries = paging::read_items(session, request, &Paging::all()).await?;
+        let entries = match paging::read_items(session, request, &Paging::all()).await {
+            Ok(entries) => entries,
+            // A server that restarts answers again.
+            Err(failure) if has_connected && failure.exit == Exit::Unreachable => {
+                tokio::time::sleep(POLL_INTERVAL).await;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        has_connected = true;
         // They come newest first.
         for entry in entries.iter().rev() {
             if printed.insert(pointer_text(entry, "/id")) {

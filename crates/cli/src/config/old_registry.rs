@@ -30,7 +30,7 @@ use self::{
     findings::{Findings, place},
     keys::{text, text_node, with_value},
     project_files::ProjectFiles,
-    secrets::Secrets,
+    secrets::{Secrets, without_secrets},
     source_tree::{SourceTree, ToolSet},
     tool_section::ToolSection,
 };
@@ -155,7 +155,7 @@ impl Sections {
             names.push(self.resolve_name(&name, tool, findings));
         }
         let mut table = BTreeMap::from([("tools".to_owned(), with_value(Value::List(names), &node))]);
-        let description = description.and_then(|node| Some(text_node(text(&node)?.replace("${", "$${"), &node)));
+        let description = description.and_then(|node| without_secrets(&node, "", findings));
         table.extend(description.map(|node| ("description".to_owned(), node)));
         self.sets.push((name, with_value(Value::Table(table), &node)));
     }

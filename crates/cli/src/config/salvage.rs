@@ -61,12 +61,8 @@ pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
             }
             (ALERTS, Some(index)) => match sections.get_mut(ALERTS).map(|node| &mut node.value) {
                 Some(Value::List(targets)) => {
-                    let target = targets.get_mut(index.trim_end_matches(']').parse::<usize>().ok()?)?;
-                    target.value = placeholder(ALERTS, target);
-                    if let Value::Table(keys) = &mut target.value {
-                        let name = format!("target-{}", index.trim_end_matches(']'));
-                        keys.insert("name".to_owned(), Node::new(Value::Text(name), &target.origin));
-                    }
+                    let index = index.trim_end_matches(']').parse::<usize>().ok()?;
+                    retain_valid_target(targets.get_mut(index)?, index, keys.next());
                 }
                 _ => drop(sections.remove(ALERTS)),
             },
@@ -75,6 +71,33 @@ pub(super) fn retain_valid(tree: &Node, problems: &[Problem]) -> Option<Node> {
         }
     }
     Some(valid)
+}
+
+/// Removes an invalid key of an alert target, and those that depend on it. A key that it must have, or that is unknown here, makes all of
+/// it a placeholder.
+fn retain_valid_target(target: &mut Node, index: usize, key: Option<&str>) {
+    let dependent: &[&str] = match key {
+        Some("on") => &["on", "tool", "rate", "window", "minimum", "expires_within"],
+        Some("format" | "name") => &[],
+        Some(
+            key @ ("tool" | "tenant" | "hold" | "repeat" | "resolved" | "rate" | "window" | "minimum"
+            | "expires_within"),
+        ) => &[key],
+        _ => {
+            target.value = placeholder(ALERTS, target);
+            return retain_valid_target(target, index, Some("name"));
+        }
+    };
+    let text = |text: String| Node::new(Value::Text(text), &target.origin);
+    let replaced = match key {
+        // No format but `json` needs other keys.
+        Some("format") => Some(("format", text("slack".into()))),
+        Some("name") => Some(("name", text(format!("target-{index}")))),
+        _ => None,
+    };
+    let Value::Table(keys) = &mut target.value else { return };
+    keys.retain(|key, _| !dependent.contains(&key.as_str()));
+    keys.extend(replaced.map(|(key, node)| (key.to_owned(), node)));
 }
 
 /// The dependencies of a tool, which are checked although it has problems elsewhere.

@@ -159,7 +159,7 @@ static TABLE: [ConditionRow; Condition::ALL.len()] = [
     row(Condition::StoreSlow, "store.slow", ConditionKind::Lasting, MINUTE, STORE, "has a slow store", "has a fast store again",
         "Look at the disk or the server of the store, its load and its free space.", ""),
     row(Condition::ApprovalWaiting, "approval.waiting", ConditionKind::Lasting, Duration::from_secs(120), ("approval", "approvals"),
-        "waits for an answer", "is answered", "Answer the approval: without an answer in time the call is denied.", "approvals/{}"),
+        "waits for an answer", "no longer waits", "Answer the approval: without an answer in time the call is denied.", "approvals/{}"),
     row(Condition::ApprovalExpired, "approval.expired", ConditionKind::Instant, NO_HOLD, ("approval", "approvals"), "expired unanswered", "",
         "The call was denied. Assign a person to watch approvals, or allow the call by a rule.", "approvals"),
     row(Condition::RunFailed, "run.failed", ConditionKind::Instant, NO_HOLD, ("run", "runs"), "failed", "",

@@ -18,6 +18,12 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(3600);
 /// A status with which a target says that it wants no message any more.
 const GONE: u16 = 410;
+/// Client errors that are no matter of the message: wrong credentials or address, too many requests.
+const ABOUT_TARGET: [u16; 8] = [401, 403, 404, 407, 408, 425, 429, GONE];
+/// Maximum time of an attempt.
+pub(crate) const MAX_ATTEMPT: Duration = Duration::from_secs(30);
+/// How long storing the result of an attempt may take.
+const CLAIM_GRACE: Duration = Duration::from_secs(5);
 
 /// A message and its delivery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,14 +41,28 @@ pub struct AlertDelivery {
     /// The last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<DeliveryAttempt>,
+}
+
+/// A delivery as it waits in the store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WaitingDelivery {
+    #[serde(flatten)]
+    pub(crate) delivery: AlertDelivery,
     /// Whether the last attempt says that the target is down, so that later messages wait too.
     #[serde(default)]
-    #[schemars(skip)]
     pub(crate) holds_target: bool,
-    /// The node that makes an attempt now.
+    /// The attempt that is being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
-    pub(crate) sender: Option<SmolStr>,
+    claim: Option<AttemptClaim>,
+}
+
+/// That a node makes an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct AttemptClaim {
+    node: SmolStr,
+    /// When the attempt has ended, whether or not its result could be stored.
+    until: Timestamp,
 }
 
 /// Where a delivery stands.
@@ -106,20 +126,29 @@ pub(crate) enum Verdict {
 impl AlertDelivery {
     pub(crate) fn new(message: AlertMessage) -> Self {
         let next_attempt = message.at;
-        Self {
-            message,
-            state: DeliveryState::Waiting,
-            attempts: 0,
-            next_attempt,
-            last: None,
-            holds_target: false,
-            sender: None,
-        }
+        Self { message, state: DeliveryState::Waiting, attempts: 0, next_attempt, last: None }
+    }
+}
+
+impl WaitingDelivery {
+    pub(crate) fn new(message: AlertMessage) -> Self {
+        Self { delivery: AlertDelivery::new(message), holds_target: false, claim: None }
     }
 
     /// Makes the next attempt due.
     pub(crate) fn retry_at(&mut self, now: Timestamp) {
-        (self.next_attempt, self.holds_target) = (now, false);
+        (self.delivery.next_attempt, self.holds_target) = (now, false);
+        self.claim = None;
+    }
+
+    /// Claims the next attempt for a node.
+    pub(crate) fn claim(&mut self, node: SmolStr, now: Timestamp) {
+        self.claim = Some(AttemptClaim { node, until: now + MAX_ATTEMPT + CLAIM_GRACE });
+    }
+
+    /// Whether another node makes an attempt, as far as is known.
+    pub(crate) fn is_claimed_elsewhere(&self, own: &str, is_alive: impl Fn(&str) -> bool, now: Timestamp) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.node != own && now < claim.until && is_alive(&claim.node))
     }
 
     /// Takes note of an attempt that ended at `now`. `jitter` is from 0 to 1.
@@ -129,28 +158,29 @@ impl AlertDelivery {
         retry_after: Option<Duration>,
         (now, jitter): (Timestamp, f64),
     ) -> Verdict {
-        self.attempts += 1;
-        self.sender = None;
+        let delivery = &mut self.delivery;
+        delivery.attempts += 1;
+        self.claim = None;
         let (is_success, status) = (attempt.is_success(), attempt.status);
-        self.last = Some(attempt);
+        delivery.last = Some(attempt);
         if is_success {
-            self.state = DeliveryState::Delivered;
+            delivery.state = DeliveryState::Delivered;
             return Verdict::Delivered;
         }
-        // A client error is about this message alone: the others need not wait for it.
-        self.holds_target = status.is_none_or(|status| status >= 500 || matches!(status, 408 | 425 | 429 | GONE));
-        let delay = retry_after.unwrap_or_else(|| backoff(self.attempts, jitter));
-        self.next_attempt = now + delay;
+        // Other client errors are about this message alone: the others need not wait for it.
+        self.holds_target = status.is_none_or(|status| status >= 500 || ABOUT_TARGET.contains(&status));
+        let delay = retry_after.unwrap_or_else(|| backoff(delivery.attempts, jitter));
+        delivery.next_attempt = now + delay;
         if status == Some(GONE) {
             return Verdict::Disabled;
         }
-        let end = self.message.at + MAX_DELIVERY;
+        let end = delivery.message.at + MAX_DELIVERY;
         if now >= end {
-            self.state = DeliveryState::Failed;
+            delivery.state = DeliveryState::Failed;
             return Verdict::GivenUp;
         }
         // There is one attempt at the very end.
-        self.next_attempt = self.next_attempt.min(end);
+        delivery.next_attempt = delivery.next_attempt.min(end);
         Verdict::Retry
     }
 }
@@ -165,8 +195,8 @@ mod tests {
     use super::*;
     use crate::alerts::AlertPhase;
 
-    fn delivery() -> AlertDelivery {
-        AlertDelivery::new(AlertMessage {
+    fn delivery() -> WaitingDelivery {
+        WaitingDelivery::new(AlertMessage {
             id: "msg_1".into(),
             target: "ops".into(),
             phase: AlertPhase::Test,
@@ -178,7 +208,12 @@ mod tests {
         })
     }
 
-    fn finish(delivery: &mut AlertDelivery, status: Option<u16>, retry_after: Option<u64>, now: Timestamp) -> Verdict {
+    fn finish(
+        delivery: &mut WaitingDelivery,
+        status: Option<u16>,
+        retry_after: Option<u64>,
+        now: Timestamp,
+    ) -> Verdict {
         let attempt = DeliveryAttempt { at: now, duration: Duration::ZERO, status, answer: String::new() };
         delivery.finish_attempt(attempt, retry_after.map(Duration::from_secs), (now, 1.0))
     }
@@ -187,11 +222,11 @@ mod tests {
     fn the_delay_grows_from_a_second_to_an_hour_and_ends_after_a_day() {
         let (mut delivery, mut now, mut delays) = (delivery(), Timestamp::from_millis(0), Vec::new());
         while finish(&mut delivery, None, None, now) == Verdict::Retry {
-            delays.push(delivery.next_attempt.since(now).as_secs());
-            now = delivery.next_attempt;
+            delays.push(delivery.delivery.next_attempt.since(now).as_secs());
+            now = delivery.delivery.next_attempt;
         }
         assert_eq!(delays[..13], [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600]);
-        assert_eq!((now, delivery.state), (Timestamp::from_millis(0) + MAX_DELIVERY, DeliveryState::Failed));
+        assert_eq!((now, delivery.delivery.state), (Timestamp::from_millis(0) + MAX_DELIVERY, DeliveryState::Failed));
         assert!(backoff(1, 0.0) < backoff(1, 1.0));
     }
 
@@ -199,10 +234,25 @@ mod tests {
     fn the_target_says_when_to_come_again_and_that_it_is_gone() {
         let (mut delivery, now) = (delivery(), Timestamp::from_millis(0));
         assert_eq!(finish(&mut delivery, Some(429), Some(90), now), Verdict::Retry);
-        assert_eq!((delivery.next_attempt.since(now).as_secs(), delivery.holds_target), (90, true));
+        assert_eq!((delivery.delivery.next_attempt.since(now).as_secs(), delivery.holds_target), (90, true));
         assert_eq!(finish(&mut delivery, Some(400), None, now), Verdict::Retry);
         assert!(!delivery.holds_target, "other messages go on");
+        assert_eq!(finish(&mut delivery, Some(401), None, now), Verdict::Retry);
+        assert!(delivery.holds_target, "no message gets through with a wrong secret");
         assert_eq!(finish(&mut delivery, Some(410), None, now), Verdict::Disabled);
         assert_eq!(finish(&mut delivery, Some(204), None, now), Verdict::Delivered);
+    }
+
+    #[test]
+    fn a_claim_of_another_node_ends_with_its_time_with_its_node_and_with_a_retry() {
+        let (mut delivery, now) = (delivery(), Timestamp::from_millis(0));
+        let is_claimed = |delivery: &WaitingDelivery, alive: bool, seconds: u64| {
+            delivery.is_claimed_elsewhere("b", |_| alive, now + Duration::from_secs(seconds))
+        };
+        delivery.claim("a".into(), now);
+        assert!(is_claimed(&delivery, true, 30) && !delivery.is_claimed_elsewhere("a", |_| true, now));
+        assert!(!is_claimed(&delivery, false, 0) && !is_claimed(&delivery, true, 35));
+        delivery.retry_at(now);
+        assert!(!is_claimed(&delivery, true, 0));
     }
 }

@@ -143,11 +143,11 @@ impl AlertRecord {
             _ => is_active && self.state != signal.state && self.kind() == ConditionKind::EachChange,
         };
         if !is_change {
-            let is_same = self.reason == signal.reason || !is_active;
-            if !is_same {
+            // Not worth a commit: it changes with each sample of a rate.
+            if is_active {
                 self.reason.clone_from(&signal.reason);
             }
-            return signal.version.is_some() || !is_same;
+            return signal.version.is_some();
         }
         let is_closed = self.reported.as_ref().is_some_and(|reported| reported.id == self.id && !reported.is_active);
         if self.id.is_empty() || (is_closed && !self.is_active && self.unreported.is_empty()) {

@@ -39,6 +39,9 @@ pub(crate) struct Signal {
     pub(crate) state: SmolStr,
     /// Why, in the words of explanations.
     pub(crate) reason: String,
+    /// Whether a tool is available again only on probation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_on_probation: bool,
     /// The version of the record that changed: an older signal of the same thing is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<u64>,
@@ -75,6 +78,7 @@ impl Signal {
             kind: SignalKind::Active,
             state: SmolStr::new_static("active"),
             reason: reason.into(),
+            is_on_probation: false,
             version: None,
         }
     }

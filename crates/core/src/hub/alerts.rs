@@ -13,7 +13,6 @@ use std::{sync::Weak, time::Duration};
 use schemars::JsonSchema;
 use serde::Serialize;
 use smol_str::SmolStr;
-use tokio::time::Instant;
 
 pub(super) use delivery::run as run_delivery;
 use evaluator::Evaluator;
@@ -24,7 +23,7 @@ use super::ToolHub;
 use crate::{
     alerts::{
         self, AlertDelivery, AlertMessage, AlertPhase, AlertRecord, AlertTarget, Condition, Deliveries,
-        DeliveryAttempt, RECORD_PREFIX, Signal, number_of, target_id,
+        DeliveryAttempt, RECORD_PREFIX, Signal, WaitingDelivery, number_of, target_id,
     },
     engine::Engine,
 };
@@ -48,7 +47,7 @@ pub struct AlertTargetInfo {
     pub host: String,
     /// The conditions that are reported to it.
     pub on: Vec<Condition>,
-    /// The alerts that hold and were reported to it.
+    /// The alerts that hold.
     pub alerts: Vec<ActiveAlert>,
     /// How many messages wait to be delivered.
     pub waiting: usize,
@@ -80,6 +79,8 @@ pub struct ActiveAlert {
     pub since: Timestamp,
     /// Why.
     pub reason: String,
+    /// Whether no message says so yet, because it must hold for a while first.
+    pub pending: bool,
     /// Whether it changes too often, so that no messages are sent until it is stable.
     pub flapping: bool,
     /// Its page of the dashboard.
@@ -172,8 +173,7 @@ impl ToolHub {
             let rows =
                 read_all(&*services.store, alerts::scan(&format!("{RECORD_PREFIX}{}/", target.name)), now).await?;
             let records = rows.iter().filter_map(|(key, row)| alerts::read::<AlertRecord>(key, row));
-            let mut active: Vec<_> =
-                records.filter(|it| it.is_firing() || (it.is_active && it.is_flapping())).collect();
+            let mut active: Vec<_> = records.filter(|record| record.is_active).collect();
             active.sort_by_key(|alert| std::cmp::Reverse(alert.since));
             let waiting = read_all(&*services.store, Deliveries::Waiting.scan(&target.name), now).await?;
             let oldest = waiting.first().and_then(|(key, row)| alerts::read::<AlertDelivery>(key, row));
@@ -196,6 +196,7 @@ impl ToolHub {
         ActiveAlert {
             id: record.id.to_string(),
             condition: record.condition,
+            pending: !record.is_firing() && !record.is_flapping(),
             flapping: record.is_flapping(),
             thing: record.thing.to_string(),
             tenant: record.tenant,
@@ -239,7 +240,7 @@ impl ToolHub {
     /// When there is no such target.
     pub async fn test_alert_target(&self, target: &str) -> Result<DeliveryAttempt, AlertTargetError> {
         let target = self.alert_target(target)?;
-        let (at, began) = (self.now(), Instant::now());
+        let at = self.now();
         let message = AlertMessage {
             id: delivery::test_id(at),
             target: target.name.clone(),
@@ -250,8 +251,7 @@ impl ToolHub {
             valid_until: None,
             link: None,
         };
-        let result = target.channel.send(&message, at).await;
-        Ok(DeliveryAttempt::new(at, began.elapsed(), &result))
+        Ok(delivery::send(&target, &message, at).await.0)
     }
 
     /// Sends the waiting messages of a target now, and enables it if it was disabled. Returns how many there are.
@@ -264,9 +264,9 @@ impl ToolHub {
         let rows = read_all(&*services.store, Deliveries::Waiting.scan(&target.name), now).await?;
         let mut batch = Batch::new(alerts::partition()).with(alerts::remove(target_id(&target.name), Expect::Any));
         for (key, row) in &rows {
-            let Some(mut delivery) = alerts::read::<AlertDelivery>(key, row) else { continue };
-            delivery.retry_at(now);
-            batch.writes.push(alerts::put(key.id.clone(), &delivery, Expect::Same(row.version), row.expires)?);
+            let Some(mut waiting) = alerts::read::<WaitingDelivery>(key, row) else { continue };
+            waiting.retry_at(now);
+            batch.writes.push(alerts::put(key.id.clone(), &waiting, Expect::Same(row.version), row.expires)?);
         }
         services.store.commit(batch, now).await?;
         services.alerts.deliverable.notify_one();
@@ -295,6 +295,8 @@ pub(super) async fn run_evaluation(hub: Weak<Engine>) {
         let alerts = engine.services.alerts.clone();
         let changed = alerts.changed.notified();
         if !alerts.is_enabled() {
+            evaluator = None;
+            alerts.set_firing(std::iter::empty());
             drop(engine);
             changed.await;
             continue;
@@ -310,6 +312,7 @@ pub(super) async fn run_evaluation(hub: Weak<Engine>) {
             }
         } else {
             evaluator = None;
+            alerts.set_firing(std::iter::empty());
         }
         drop(engine);
         if !has_more {

@@ -54,6 +54,7 @@ fn status_signal(tool: &ToolName, status: &EffectiveStatus, now: Timestamp) -> S
     Signal {
         kind,
         state: status.status.as_str().into(),
+        is_on_probation: status.probation,
         ..Signal::active(Condition::ToolStatus, tool.as_str(), now, reason)
     }
     .tool(tool)

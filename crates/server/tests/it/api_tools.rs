@@ -36,7 +36,8 @@ async fn tools_are_listed_by_name_and_filtered() {
 async fn reasons_of_statuses_come_in_the_language_that_is_asked_for() {
     let api = api_fixture().await;
     for (language, reason) in [("zh-CN", "尚未执行"), ("en", "never run"), ("de", "never run")] {
-        let get = async |path| api.request("GET", path, None, &[("accept-language", language)]).await.expect_status(200);
+        let get =
+            async |path| api.request("GET", path, None, &[("accept-language", language)]).await.expect_status(200);
         assert_eq!(get("/api/v1/tools").await["items"][0]["reason"], reason);
         assert_eq!(get("/api/v1/tools/add").await["reason"], reason);
         assert_eq!(get("/api/v1/tools/add/explain").await["reason"], reason);

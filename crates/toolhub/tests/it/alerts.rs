@@ -11,11 +11,11 @@ use std::time::Duration;
 use receiver::Receiver;
 use toolhub::{
     StatusScope,
-    alerts::{AlertPhase, AlertTarget, Condition},
+    alerts::{AlertPhase, AlertTarget, Condition, ErrorRate},
     backend::Memory,
     prelude::*,
-    status::ToolStatus,
-    testing::{TestClock, scripted},
+    status::{StatusSettings, ToolStatus},
+    testing::{ScriptStep, TestClock, scripted},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -124,4 +124,66 @@ async fn a_hub_without_targets_stores_nothing_and_new_targets_are_told_what_hold
     let targets = hub.alert_targets().await.unwrap();
     assert_eq!((targets[0].alerts.len(), targets[0].waiting), (1, 0));
     assert_eq!(targets[0].alerts[0].thing, "pay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_withheld_tool_is_back_when_a_call_succeeds_and_not_when_it_may_be_tried_again() {
+    let receiver = Receiver::default();
+    let fail = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::UpstreamError, "500"));
+    let status = StatusSettings { failure_threshold: 1, failure_duration: 10 * SECOND, ..StatusSettings::default() };
+    let builder = ToolHub::builder().clock(TestClock::new()).store(Memory::new()).status(status);
+    let target = AlertTarget::new("ops", receiver.clone()).on([Condition::ToolWithheld]);
+    let hub = builder.tool(scripted("pay", [fail()]).0).alert(target).build().await.unwrap();
+    assert!(!hub.call("pay", json!({})).await.is_success());
+    tokio::time::sleep(MINUTE).await;
+    let phases = || receiver.messages().iter().map(|message| message.phase).collect::<Vec<_>>();
+    assert_eq!(phases(), [AlertPhase::Firing], "it is on probation, and may be as broken as before");
+    assert!(hub.call("pay", json!({})).await.is_success());
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(phases(), [AlertPhase::Firing, AlertPhase::Resolved]);
+
+    // A further begin must last first, and is listed meanwhile.
+    set(&hub, "pay", ToolStatus::Maintenance).await;
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(phases().len(), 2);
+    let targets = hub.alert_targets().await.unwrap();
+    assert_eq!(targets[0].alerts.iter().map(|alert| alert.pending).collect::<Vec<_>>(), [true]);
+    tokio::time::sleep(10 * MINUTE).await;
+    assert_eq!(phases(), [AlertPhase::Firing, AlertPhase::Resolved, AlertPhase::Firing]);
+    assert!(!hub.alert_targets().await.unwrap()[0].alerts[0].pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_are_reported_when_the_rate_stays_too_high_and_not_for_a_moment() {
+    let receiver = Receiver::default();
+    let fail = || ScriptStep::Fail(ToolError::with_kind(ErrorKind::ToolError, "no such row").uncounted());
+    let (tool, script) = scripted("pay", []);
+    let target = AlertTarget::new("ops", receiver.clone())
+        .on([Condition::ErrorsHigh])
+        .hold(40 * SECOND)
+        .error_rate(ErrorRate { rate: 0.5, window: 30 * SECOND, minimum: 5 });
+    let builder = ToolHub::builder().clock(TestClock::new()).store(Memory::new());
+    let hub = builder.tool(tool).alert(target).build().await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    let call = async |step: Option<ScriptStep>| {
+        step.into_iter().for_each(|step| script.push_step(step));
+        hub.call("pay", json!({})).await;
+        tokio::time::sleep(SECOND).await;
+    };
+    for _ in 0..8 {
+        call(Some(fail())).await;
+    }
+    for _ in 0..120 {
+        call(None).await;
+    }
+    assert_eq!(receiver.messages(), []);
+    for _ in 0..120 {
+        call(Some(fail())).await;
+    }
+    let messages = receiver.messages();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    for _ in 0..120 {
+        call(None).await;
+    }
+    assert_eq!(receiver.messages().last().map(|message| message.phase), Some(AlertPhase::Resolved));
 }

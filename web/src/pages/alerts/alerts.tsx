@@ -7,7 +7,6 @@ import { useResource } from "../../data/resource.ts";
 import { may } from "../../data/session.ts";
 import { texts } from "../../i18n/index.ts";
 import { ActButton } from "../../ui/button.tsx";
-import { Fresh } from "../../ui/fresh.tsx";
 import { Code, Raw } from "../../ui/raw.tsx";
 import { Empty, Loaded } from "../../ui/state.tsx";
 import { Badge } from "../../ui/status.tsx";
@@ -32,13 +31,10 @@ function Targets() {
   useResource(alerts);
   return (
     <Loaded of={alerts}>
-      {(snapshot) => (
-        <Fresh of={snapshot}>
-          {snapshot.value.length === 0
-            ? <Empty title={t.none} text={t.noneText} command="toolhub config edit" />
-            : snapshot.value.map((target) => <Target key={target.name} target={target} />)}
-        </Fresh>
-      )}
+      {({ value }) =>
+        value.length === 0
+          ? <Empty title={t.none} text={t.noneText} command="toolhub config edit" />
+          : <div class="stack">{value.map((target) => <Target key={target.name} target={target} />)}</div>}
     </Loaded>
   );
 }
@@ -80,7 +76,7 @@ function Held({ list }: { list: readonly ActiveAlert[] }) {
       {list.map((alert) => (
         <tr key={alert.id}>
           <th scope="row"><Code text={alert.condition} /></th>
-          <td><Raw text={alert.thing} limit={100} /> {alert.flapping && <span class="tag">{t.flapping}</span>}</td>
+          <td><Raw text={alert.thing} limit={100} /> {alert.flapping ? <span class="tag">{t.flapping}</span> : alert.pending && <span class="tag" title={t.pendingTitle}>{t.pending}</span>}</td>
           <td><Ago at={alert.since} /></td>
           <td><Raw text={alert.reason} limit={300} /></td>
         </tr>

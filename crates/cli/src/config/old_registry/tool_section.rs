@@ -140,12 +140,9 @@ impl ToolReader<'_, '_> {
 
     /// The keys of every kind.
     fn read_common(&mut self, disabled_by: Option<&str>) {
-        if let Some(description) = self.keys.take("description") {
-            let escaped = match text(&description) {
-                Some(text) => text_node(text.replace("${", "$${"), &description),
-                None => description,
-            };
-            self.set("description", escaped);
+        let description = self.keys.take("description");
+        if let Some(description) = description.and_then(|node| secrets::without_secrets(&node, "", self.findings)) {
+            self.set("description", description);
         }
         if let Some(enabled) = self.keys.take("enabled").filter(|node| !matches!(node.value, Value::Bool(true))) {
             self.set("enabled", enabled);
@@ -286,14 +283,15 @@ impl ToolReader<'_, '_> {
         let function = function.or_else(|| self.settings.executor.take());
         let function = match function.filter(|node| text(node).is_some_and(|text| !text.is_empty())) {
             Some(function) => {
-                let path = text(&function).unwrap_or_default().to_owned();
+                let public = secrets::without_secrets(&function, "", self.findings);
+                let shown = public.as_ref().and_then(text).map_or("its function".into(), |path| format!("`{path}`"));
                 let message = format!(
-                    "`{path}` cannot be loaded here: the tool is unavailable until [tools.{}] has a `command`, or a function of that \
+                    "{shown} cannot be loaded here: the tool is unavailable until [tools.{}] has a `command`, or a function of that \
                      name is registered",
                     self.name
                 );
                 self.findings.note(&function.key_origin, message);
-                text_node(path.replace("${", "$${"), &function)
+                public.unwrap_or_else(|| text_node(self.name.clone(), &function))
             }
             None => {
                 let missing = match self.kind {

@@ -5,7 +5,10 @@ use std::{fmt::Write, ops::Range};
 use anstyle::{AnsiColor, Style};
 use toolhub::redact;
 
-use super::{super::tree::Origin, Problem, Problems};
+use super::{
+    super::{secret_text::is_secret, tree::Origin},
+    Problem, Problems,
+};
 
 /// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +169,7 @@ fn redact_urls(line: &str) -> String {
     let (authority, path) = address.split_at(address.find(['/', '#']).unwrap_or(address.len()));
     let authority =
         authority.rfind('@').map_or_else(|| authority.to_owned(), |at| format!("{MASK}{}", &authority[at..]));
+    let path = if is_secret("", path) { format!("/{MASK}") } else { path.to_owned() };
     let query = query.map(|query| {
         let pairs = query.split('&').map(|pair| match pair.split_once('=') {
             // What stands for an argument or a variable is no secret.

@@ -24,7 +24,10 @@ impl Daemon {
         let problems = match &reloaded {
             Ok(_) => None,
             // The problems may quote values of the config.
-            Err(HostControlError::Config(problems)) => Some(format!("the new config has {} problems", problems.len())),
+            Err(HostControlError::Config(problems)) => Some(match problems.len() {
+                1 => "the new config has a problem".into(),
+                count => format!("the new config has {count} problems"),
+            }),
             Err(_) => Some("the new config could not be applied".into()),
         };
         self.hub.report_condition(Condition::ReloadRefused, &self.hub.node_name(), problems.as_deref());

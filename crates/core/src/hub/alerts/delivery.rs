@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     alerts::{
-        self, AlertDelivery, AlertSendError, AlertTarget, Deliveries, DeliveryAttempt, DisabledTarget, Verdict,
-        number_of, target_id,
+        self, AlertMessage, AlertSendError, AlertTarget, Deliveries, DeliveryAttempt, DisabledTarget, MAX_ATTEMPT,
+        Verdict, WaitingDelivery, number_of, target_id,
     },
     engine::Engine,
 };
@@ -25,8 +25,6 @@ use toolhub_types::{event_kind::EventKind, timestamp::Timestamp};
 
 /// How often due attempts are looked for.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum time of an attempt.
-const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long attempts may take when the hub stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// Number of waiting messages of a target that are looked at.
@@ -89,11 +87,20 @@ struct Attempted {
 }
 
 async fn attempt(target: AlertTarget, claimed: Claimed, at: Timestamp) -> Attempted {
+    let (attempt, retry_after) = send(&target, &claimed.waiting.delivery.message, at).await;
+    Attempted { target, claimed, attempt, retry_after }
+}
+
+/// Sends a message once. Returns also after which time the target wants the next attempt.
+pub(super) async fn send(
+    target: &AlertTarget,
+    message: &AlertMessage,
+    at: Timestamp,
+) -> (DeliveryAttempt, Option<Duration>) {
     let began = Instant::now();
-    let sent = tokio::time::timeout(TIMEOUT, target.channel.send(&claimed.delivery.message, at)).await;
-    let result = sent.unwrap_or_else(|_| Err(AlertSendError(format!("no answer within {} s", TIMEOUT.as_secs()))));
-    let attempt = DeliveryAttempt::new(at, began.elapsed(), &result);
-    Attempted { target, claimed, attempt, retry_after: result.ok().and_then(|response| response.retry_after) }
+    let sent = tokio::time::timeout(MAX_ATTEMPT, target.channel.send(message, at)).await;
+    let result = sent.unwrap_or_else(|_| Err(AlertSendError(format!("no answer within {} s", MAX_ATTEMPT.as_secs()))));
+    (DeliveryAttempt::new(at, began.elapsed(), &result), result.ok().and_then(|response| response.retry_after))
 }
 
 /// Counts and stores an attempt.
@@ -109,7 +116,7 @@ async fn finish(engine: &Engine, busy: &mut HashSet<SmolStr>, ended: Result<Atte
     busy.remove(&target.name);
     let (services, meter) = (&engine.services, engine.services.alerts.meter(&target.name));
     let now = services.clock.now();
-    let verdict = claimed.delivery.finish_attempt(attempt, retry_after, (now, fastrand::f64()));
+    let verdict = claimed.waiting.finish_attempt(attempt, retry_after, (now, fastrand::f64()));
     meter.count(verdict == Verdict::Delivered);
     // What is not stored is attempted again, with the same id.
     if let Err(error) = store_result(engine, &target, &claimed, verdict, now).await {
@@ -120,7 +127,7 @@ async fn finish(engine: &Engine, busy: &mut HashSet<SmolStr>, ended: Result<Atte
 /// A delivery that this node may attempt now.
 struct Claimed {
     number: u64,
-    delivery: AlertDelivery,
+    waiting: WaitingDelivery,
     version: RowVersion,
 }
 
@@ -133,15 +140,15 @@ async fn claim_next(engine: &Engine, target: &AlertTarget) -> Result<Option<Clai
     }
     let mut held: HashSet<SmolStr> = HashSet::new();
     for (key, row) in &page.rows {
-        let Some(delivery) = alerts::read::<AlertDelivery>(key, row) else { continue };
-        let things = delivery.message.alerts.iter().map(|alert| alert.thing.clone());
+        let Some(waiting) = alerts::read::<WaitingDelivery>(key, row) else { continue };
+        let things = waiting.delivery.message.alerts.iter().map(|alert| alert.thing.clone());
         let is_sent_elsewhere =
-            delivery.sender.as_ref().is_some_and(|node| *node != engine.journal.node && engine.nodes.was_alive(node));
-        let is_due = delivery.next_attempt <= now && !is_sent_elsewhere;
+            waiting.is_claimed_elsewhere(&engine.journal.node, |node| engine.nodes.was_alive(node), now);
+        let is_due = waiting.delivery.next_attempt <= now && !is_sent_elsewhere;
         if is_due && things.clone().all(|thing| !held.contains(&thing)) {
-            return claim(engine, key, row, delivery, now).await;
+            return claim(engine, key, row, waiting, now).await;
         }
-        if delivery.holds_target || is_sent_elsewhere {
+        if waiting.holds_target || is_sent_elsewhere {
             return Ok(None);
         }
         held.extend(things);
@@ -153,18 +160,18 @@ async fn claim(
     engine: &Engine,
     key: &RowKey,
     row: &Row,
-    mut delivery: AlertDelivery,
+    mut waiting: WaitingDelivery,
     now: Timestamp,
 ) -> Result<Option<Claimed>, StoreError> {
-    delivery.sender = Some(engine.journal.node.clone());
-    let write = alerts::put(key.id.clone(), &delivery, Expect::Same(row.version), row.expires)?;
+    waiting.claim(engine.journal.node.clone(), now);
+    let write = alerts::put(key.id.clone(), &waiting, Expect::Same(row.version), row.expires)?;
     let batch = Batch::new(alerts::partition()).with(write);
     let stamp = batch.stamp;
     let number = number_of(&key.id).unwrap_or_default();
     match engine.services.store.commit(batch, now).await {
         Ok(versions) => {
             let version = RowVersion { number: versions.first().copied().unwrap_or_default(), stamp };
-            Ok(Some(Claimed { number, delivery, version }))
+            Ok(Some(Claimed { number, waiting, version }))
         }
         // Another node was faster.
         Err(StoreError::Conflict { .. }) => Ok(None),
@@ -180,8 +187,8 @@ async fn store_result(
     verdict: Verdict,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let Claimed { number, delivery, version } = claimed;
-    let waiting = Deliveries::Waiting.row_id(&target.name, *number);
+    let Claimed { number, waiting, version } = claimed;
+    let (id, delivery) = (Deliveries::Waiting.row_id(&target.name, *number), &waiting.delivery);
     let mut batch = Batch::new(alerts::partition());
     let answer = delivery.last.as_ref().map_or("", |last| &last.answer);
     let reason = match delivery.last.as_ref().and_then(|last| last.status) {
@@ -190,12 +197,12 @@ async fn store_result(
     };
     match verdict {
         Verdict::Delivered | Verdict::GivenUp => {
-            batch.writes.push(alerts::remove(waiting, Expect::Same(*version)));
+            batch.writes.push(alerts::remove(id, Expect::Same(*version)));
             batch.writes.push(alerts::put_finished(*number, delivery, now)?);
         }
         Verdict::Retry | Verdict::Disabled => {
             let expires = Some(delivery.message.at + alerts::MAX_DELIVERY + alerts::RETENTION);
-            batch.writes.push(alerts::put(waiting, delivery, Expect::Same(*version), expires)?);
+            batch.writes.push(alerts::put(id, waiting, Expect::Same(*version), expires)?);
         }
     }
     if verdict == Verdict::Disabled {

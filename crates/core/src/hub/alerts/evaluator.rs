@@ -13,8 +13,8 @@ use super::{
     observation::{Observation, observe},
 };
 use crate::alerts::{
-    self, AlertDelivery, AlertMessage, AlertPhase, AlertRecord, AlertTarget, Alerts, Condition, Deliveries, DueAlert,
-    HEAD_ID, Head, RECORD_PREFIX, SIGNAL_PREFIX, SentLately, Signal, SignalKind,
+    self, AlertMessage, AlertPhase, AlertRecord, AlertTarget, Alerts, Condition, Deliveries, DueAlert, HEAD_ID, Head,
+    RECORD_PREFIX, SIGNAL_PREFIX, SentLately, Signal, SignalKind, WaitingDelivery,
 };
 use toolhub_storage::backend::{
     Backend, Batch, Expect, RowKey, RowVersion, Scan, Scope, StoreError, Table, decode, read_all,
@@ -44,9 +44,18 @@ struct Round {
     changed: BTreeSet<SmolStr>,
     /// The signals that were taken into account, with their rows.
     consumed: Vec<RowKey>,
+    /// The signals that an earlier round took into account, and that are still there.
+    repeated: Vec<RowKey>,
     /// What the signals are about. It was observed before, perhaps without their changes.
     signalled: HashSet<SmolStr>,
     is_full: bool,
+}
+
+impl Round {
+    /// The signals that may not be taken into account again.
+    fn signals(&self) -> impl Iterator<Item = &RowKey> {
+        self.repeated.iter().chain(&self.consumed)
+    }
 }
 
 impl Evaluator {
@@ -84,7 +93,7 @@ impl Evaluator {
         let known: HashSet<&SmolStr> = self.head.consumed.iter().collect();
         let (repeated, fresh): (Vec<_>, Vec<_>) = page.rows.into_iter().partition(|(key, _)| known.contains(&key.id));
         // The last round has taken them into account, and did not come to remove them.
-        let repeated: Vec<RowKey> = repeated.into_iter().map(|(key, _)| key).collect();
+        round.repeated = repeated.into_iter().map(|(key, _)| key).collect();
         let mut signals = Vec::new();
         for (key, row) in fresh {
             signals.extend(alerts::read::<Signal>(&key, &row));
@@ -105,7 +114,7 @@ impl Evaluator {
         self.forget(&targets, now, &mut round);
         let is_sent = !messages.is_empty();
         self.commit(&*services.store, &round, messages, now).await?;
-        remove_signals(&*services.store, repeated.into_iter().chain(round.consumed), now).await?;
+        remove_signals(&*services.store, round.repeated.into_iter().chain(round.consumed), now).await?;
         if is_sent {
             services.alerts.deliverable.notify_one();
         }
@@ -122,7 +131,9 @@ impl Evaluator {
             if is_covered(target, signal.server.as_ref(), observation) {
                 return;
             }
-            self.apply(target, &withheld(&signal), round);
+            if let Some(withheld) = withheld(&signal) {
+                self.apply(target, &withheld, round);
+            }
         }
         self.apply(target, &signal, round);
     }
@@ -140,9 +151,10 @@ impl Evaluator {
                     continue;
                 }
                 let signal = match condition {
-                    Condition::ToolStatus => tool.signal.clone(),
+                    Condition::ToolStatus => Some(tool.signal.clone()),
                     _ => withheld(&tool.signal),
                 };
+                let Some(signal) = signal else { continue };
                 let record = self.records.get(&key(target, &AlertRecord::new(&signal)));
                 let is_stale = record.is_some_and(|(_, record)| record.version > tool.version);
                 if !is_stale && (record.is_some() || signal.kind == SignalKind::Active) {
@@ -315,8 +327,7 @@ impl Evaluator {
             return Ok(());
         }
         let mut batch = Batch::new(alerts::partition());
-        let mut head =
-            Head { last: self.head.last, consumed: round.consumed.iter().map(|key| key.id.clone()).collect() };
+        let mut head = Head { last: self.head.last, consumed: round.signals().map(|key| key.id.clone()).collect() };
         for id in &round.changed {
             batch.writes.push(match self.records.get(id) {
                 Some((_, record)) => alerts::put(id.clone(), record, Expect::Any, None)?,
@@ -327,7 +338,7 @@ impl Evaluator {
             head.last += 1;
             let id = Deliveries::Waiting.row_id(&message.target, head.last);
             let expires = Some(now + alerts::MAX_DELIVERY + alerts::RETENTION);
-            batch.writes.push(alerts::put(id, &AlertDelivery::new(message), Expect::Absent, expires)?);
+            batch.writes.push(alerts::put(id, &WaitingDelivery::new(message), Expect::Absent, expires)?);
         }
         let expect = self.head_version.map_or(Expect::Absent, Expect::Same);
         batch.writes.insert(0, alerts::put(HEAD_ID, &head, expect, None)?);
@@ -345,9 +356,9 @@ fn is_covered(target: &AlertTarget, server: Option<&SmolStr>, observation: &Obse
         && server.is_some_and(|server| observation.servers_down.contains(server))
 }
 
-/// The signal that a tool is withheld, of the one about its status.
-fn withheld(signal: &Signal) -> Signal {
-    Signal { condition: Condition::ToolWithheld, ..signal.clone() }
+/// The signal that a tool is withheld, of the one about its status. A tool on probation is back only when a call has succeeded.
+fn withheld(signal: &Signal) -> Option<Signal> {
+    (!signal.is_on_probation).then(|| Signal { condition: Condition::ToolWithheld, ..signal.clone() })
 }
 
 /// The row of the alert.

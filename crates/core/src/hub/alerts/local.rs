@@ -5,6 +5,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    hash::Hash,
     sync::Weak,
     time::Duration,
 };
@@ -36,12 +37,36 @@ const ROW_TTL: Duration = Duration::from_secs(24 * 3600);
 struct LocalObserver {
     /// Calls and errors of each tool, a sample per interval, the oldest first.
     calls: HashMap<ToolName, VecDeque<CallCounts>>,
-    /// When the rate of a tool was last too high for a target.
-    errors_high: HashMap<(SmolStr, ToolName), Instant>,
+    /// When the rate of a tool was too high for a target.
+    errors_high: HashMap<(SmolStr, ToolName), Held>,
     dropped: u64,
     store_operations: HashMap<(&'static str, &'static str), (u64, f64)>,
-    /// When a condition of this node held last, and why.
-    held: HashMap<Condition, (Instant, Timestamp, String)>,
+    /// When conditions of this node held.
+    held: HashMap<Condition, Held>,
+}
+
+/// When a condition held, and why.
+struct Held {
+    began: Instant,
+    began_at: Timestamp,
+    last: Instant,
+    reason: String,
+}
+
+impl Held {
+    /// Takes note that it holds.
+    fn note<K: Eq + Hash>(held: &mut HashMap<K, Self>, key: K, reason: String, (now, at): (Instant, Timestamp)) {
+        let entry =
+            held.entry(key).or_insert_with(|| Self { began: now, began_at: at, last: now, reason: String::new() });
+        (entry.last, entry.reason) = (now, reason);
+    }
+
+    /// Whether it counts as holding until it did not hold for `calm`. One that did not last for `hold` ends at once, so that it is not
+    /// reported.
+    fn lasts(&self, now: Instant, hold: Duration, calm: Duration) -> bool {
+        let limit = if self.last - self.began >= hold { calm } else { INTERVAL };
+        now - self.last < limit
+    }
 }
 
 struct CallCounts {
@@ -102,14 +127,15 @@ impl LocalObserver {
             (Condition::QueueFull, full_queue(hub)),
             (Condition::RecordsDropped, self.dropped_records(hub)),
         ] {
+            let instant = Instant::now();
             if let Some(reason) = reason {
-                let began = self.held.get(&condition).map_or(now, |(_, began, _)| *began);
-                self.held.insert(condition, (Instant::now(), began, reason));
+                Held::note(&mut self.held, condition, reason, (instant, now));
             }
-            self.held.retain(|_, (last, ..)| last.elapsed() < CALM);
+            let holds = targets.iter().filter(|target| target.wants_condition(condition));
+            let hold = holds.map(|target| target.hold_of(condition)).min().unwrap_or_default();
+            self.held.retain(|known, held| *known != condition || held.lasts(instant, hold, CALM));
             let held = self.held.get(&condition);
-            let signal =
-                held.map(|(_, began, reason)| Signal::active(condition, name.clone(), *began, reason.as_str()));
+            let signal = held.map(|held| Signal::active(condition, name.clone(), held.began_at, held.reason.as_str()));
             alerts.replace_local(condition, signal.into_iter().collect());
         }
     }
@@ -120,6 +146,9 @@ impl LocalObserver {
         let longest = targets.iter().map(|target| target.errors.window).max().unwrap_or_default();
         let stats = hub.stats();
         self.calls.retain(|tool, _| stats.iter().any(|stats| stats.tool == *tool));
+        self.errors_high.retain(|(target, tool), _| {
+            targets.iter().any(|known| known.name == *target) && stats.iter().any(|stats| stats.tool == *tool)
+        });
         for stats in stats {
             let samples = self.calls.entry(stats.tool.clone()).or_default();
             samples.push_back(CallCounts { at, calls: stats.calls, errors: stats.errors.values().sum() });
@@ -136,15 +165,16 @@ impl LocalObserver {
                 #[expect(clippy::cast_precision_loss, reason = "a rate")]
                 let is_high = calls >= rule.minimum && errors as f64 > rule.rate * calls as f64;
                 if is_high {
-                    self.errors_high.insert(key.clone(), at);
+                    let reason = format!("{errors} of its last {calls} calls failed");
+                    Held::note(&mut self.errors_high, key.clone(), reason, (at, now));
                 }
-                let Some(last) = self.errors_high.get(&key) else { continue };
-                if at - *last >= rule.window {
+                let Some(held) = self.errors_high.get(&key) else { continue };
+                if !held.lasts(at, target.hold_of(Condition::ErrorsHigh), rule.window) {
                     self.errors_high.remove(&key);
                     continue;
                 }
-                let reason = format!("{errors} of its last {calls} calls failed");
-                let signal = Signal::active(Condition::ErrorsHigh, stats.tool.as_str(), now, reason).tool(&stats.tool);
+                let (tool, reason) = (&stats.tool, held.reason.as_str());
+                let signal = Signal::active(Condition::ErrorsHigh, tool.as_str(), held.began_at, reason).tool(tool);
                 signals.push(Signal { target: Some(target.name.clone()), ..signal });
             }
         }

@@ -156,6 +156,9 @@ async fn a_test_message_is_sent_at_once_and_shows_the_answer() {
     let attempt = hub.test_alert_target("ops").await.unwrap();
     assert_eq!((attempt.status, attempt.answer.as_str(), attempt.is_success()), (Some(200), "thank you", true));
     assert_eq!(receiver.messages()[0].summary(), "test message of Toolhub: this target receives alerts");
+    receiver.answer(Answer::Hang);
+    let attempt = hub.test_alert_target("ops").await.unwrap();
+    assert_eq!((attempt.status, attempt.answer.as_str()), (None, "no answer within 30 s"));
     let error = hub.test_alert_target("opss").await.unwrap_err();
     assert_eq!(error.to_string(), "there is no alert target `opss`");
 }

@@ -152,6 +152,24 @@ fn a_secret_in_the_path_of_an_address_is_converted_but_not_loaded() {
 }
 
 #[test]
+fn secrets_in_descriptions_and_function_paths_are_left_out_and_never_printed() {
+    let folder = folder_with("[tool_types.stateless]\nconfig_files = [\"a.toml\"]\n");
+    let secret = "ghp_0123456789abcdefghij";
+    folder.write(
+        "configs/tools/a.toml",
+        &format!(
+            "name = \"a\"\ntool_type = \"stateless\"\ndescription = \"use {secret}\"\nfunction_path = \"a.b:make?token={secret}\"\n"
+        ),
+    );
+    let loaded = load_tree(&folder).unwrap_or_else(|problems| panic!("{problems}"));
+    let converted = convert(&folder).unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(!format!("{:?}", loaded.config).contains("ghp_") && !converted.text.contains("ghp_"), "{}", converted.text);
+    let warnings: Vec<String> = loaded.config.warnings.iter().map(ToString::to_string).collect();
+    assert!(warnings.iter().any(|warning| warning.contains("looks like a secret")), "{warnings:?}");
+    assert!(warnings.iter().all(|warning| !warning.contains("ghp_")), "{warnings:?}");
+}
+
+#[test]
 fn an_unknown_type_and_an_unknown_manager_are_told_with_what_exists() {
     let folder = folder_with("[tool_types.builtins]\nconfig_files = [\"a.toml\"]\n");
     check(
