@@ -1,8 +1,8 @@
 //! The record of one alert: a condition on one thing, as it is reported to one target.
 //!
-//! In: signals, and the time. Out: when something is to be reported, and what. A condition must hold for a while before it is reported; the
-//! first begin and end within an hour are reported at once, further ones when the state has lasted, and more than five changes within an
-//! hour once as flapping. Plain data and functions: `hub/alerts` stores the record in one batch with the message about it.
+//! In: signals, and the time. Out: when something is to be reported, and what. A condition must hold for a while before it is reported; two
+//! messages within an hour are sent at once, further ones when the state has lasted, and more than five changes within an hour are
+//! reported once as flapping. Plain data and functions: `hub/alerts` stores the record in one batch with the message about it.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ use toolhub_types::{
 const FLAPPING_WINDOW: Duration = Duration::from_secs(3600);
 /// More changes than this within [`FLAPPING_WINDOW`] are flapping.
 const MAX_CHANGES: usize = 5;
-/// Number of changes within [`FLAPPING_WINDOW`] that are reported at once.
-const PROMPT_CHANGES: usize = 2;
+/// Number of messages within [`FLAPPING_WINDOW`] that are sent at once.
+const PROMPT_MESSAGES: usize = 2;
 /// How long a state must last before a further change is reported.
 const SETTLING: Duration = Duration::from_secs(600);
 /// For how long instant conditions are counted together after a message.
@@ -61,6 +61,9 @@ pub(crate) struct AlertRecord {
     pub(crate) last_change: Timestamp,
     /// The latest changes within an hour.
     recent: Vec<Timestamp>,
+    /// When messages about changes were sent within an hour.
+    #[serde(default)]
+    messages: Vec<Timestamp>,
     flapping: Flapping,
     /// What was reported last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,6 +122,7 @@ impl AlertRecord {
             unreported_count: 0,
             last_change: signal.at,
             recent: Vec::new(),
+            messages: Vec::new(),
             flapping: Flapping::No,
             reported: None,
             version: 0,
@@ -222,7 +226,8 @@ impl AlertRecord {
             let reported = self.reported.as_ref().filter(|reported| self.is_active && reported.is_active)?;
             return due(reported.at + target.repeat, AlertPhase::Repeated);
         }
-        let settled = if self.recent.len() > PROMPT_CHANGES { self.last_change + SETTLING } else { self.last_change };
+        let lately = self.messages.iter().filter(|at| **at + FLAPPING_WINDOW > self.last_change).count();
+        let settled = if lately >= PROMPT_MESSAGES { self.last_change + SETTLING } else { self.last_change };
         match (self.is_active, self.reported_active()) {
             (true, false) => due((self.since + target.hold_of(self.condition)).max(settled), AlertPhase::Firing),
             (true, true) => due(settled, AlertPhase::Changed),
@@ -302,7 +307,12 @@ impl AlertRecord {
                 self.mark_reported(now);
                 self.id = SmolStr::default();
             }
-            _ => self.mark_reported(now),
+            AlertPhase::Repeated => self.mark_reported(now),
+            _ => {
+                self.messages.retain(|earlier| *earlier + FLAPPING_WINDOW > now);
+                self.messages.push(now);
+                self.mark_reported(now);
+            }
         }
         alert
     }
