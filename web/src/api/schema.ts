@@ -13,6 +13,8 @@ export interface components {
             id: string;
             /** @description Its page of the dashboard. */
             link?: string | null;
+            /** @description Whether no message says so yet, because it must hold for a while first. */
+            pending: boolean;
             /** @description Why. */
             reason: string;
             /** @description Since when. */
@@ -171,7 +173,7 @@ export interface components {
         };
         /** @description A target of alerts, and what was delivered to it. */
         AlertTarget: {
-            /** @description The alerts that hold and were reported to it. */
+            /** @description The alerts that hold. */
             alerts: components["schemas"]["ActiveAlert"][];
             /** @description Why no messages are sent to it, if it said that it wants none. */
             disabled?: string | null;
