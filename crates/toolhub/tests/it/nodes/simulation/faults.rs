@@ -4,6 +4,7 @@
 //! In: random numbers, and the simulated time. Out: a decision for each operation. All faults end after [`FAULT_TIME`].
 
 use std::{
+    array,
     ops::Range,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -17,6 +18,9 @@ use toolhub::backend::Table;
 pub(super) const FAULT_TIME: Duration = Duration::from_secs(12);
 /// Longest delay of a commit that is applied after its client has given up.
 const MAX_LATENESS: Duration = Duration::from_secs(9);
+/// The tables whose random numbers come from those of the seed. Those of tables that were added later come from a copy, so that each
+/// seed still determines the same faults and operations.
+const FIRST_TABLES: usize = 25;
 /// How often one in a thousand operations has a fault, at most.
 const MAX_PER_MILLE: u32 = 60;
 
@@ -94,8 +98,10 @@ fn end_at(intervals: &[Range<Duration>], now: Duration) -> Option<Duration> {
 impl NodeFaults {
     /// The faults of a node, in a simulation that started at this moment.
     pub(super) fn new(random: &mut Rng, refused: Vec<Range<Duration>>, started: Instant) -> Self {
-        let (plan, random) = (Plan::random(random, refused), Mutex::new(Table::ALL.map(|_| random.fork())));
-        Self { plan, random, started, failed_at: Mutex::default() }
+        let plan = Plan::random(random, refused);
+        let mut copy = Rng::with_seed(!random.get_seed());
+        let by_table = array::from_fn(|table| if table < FIRST_TABLES { random.fork() } else { copy.fork() });
+        Self { plan, random: Mutex::new(by_table), started, failed_at: Mutex::default() }
     }
 
     pub(super) fn describe(&self) -> String {
