@@ -120,7 +120,7 @@ impl RunCheckout {
 pub(crate) enum BeginResult {
     /// A run was started.
     New(Box<RunCheckout>),
-    /// The same message started this run before.
+    /// The same message started this run before, or did now and another node has taken the run over meanwhile.
     Replayed(RunId),
     /// Another run is open.
     Busy(RunId),
@@ -173,6 +173,8 @@ impl RunStore {
                 row_key(thread_key, Table::Messages, HEAD_ROW_ID),
                 row_key(thread_key, Table::Runs, OPEN_RUN_ROW_ID),
             ];
+            let record_id: SmolStr = open_run.run.id.to_string().into();
+            keys.push(row_key(thread_key, Table::Runs, record_id.clone()));
             keys.extend(claim.iter().map(|(id, _)| row_key(thread_key, Table::Runs, id.clone())));
             let rows = self.store.load(&keys, now).await?;
             let row = |index: usize| rows.get(index).and_then(Option::as_ref);
@@ -180,15 +182,20 @@ impl RunStore {
             let head: Option<(ConversationHead, RowVersion)> =
                 row(0).map(|row| decode_row(&keys[0], row)).transpose()?;
             let (mut head, head_version) = head.map_or_else(Default::default, |(head, version)| (head, Some(version)));
-            if let Some((_, open_version)) = found.as_ref().filter(|(found, _)| found.run.id == open_run.run.id) {
+            if row(2).is_some() {
                 // An earlier attempt was committed, but the store's response was lost.
-                let open_version = *open_version;
+                let run = open_run.run.id;
+                let is_own = |found: &OpenRun| found.run.id == run && found.node == open_run.node;
+                let Some((open_run, open_version)) = found.filter(|(found, _)| is_own(found)) else {
+                    // Other nodes took this one for dead, and one of them goes on with the run or has ended it.
+                    return Ok(BeginResult::Replayed(run));
+                };
                 let unconfirmed_stamps = Vec::new();
                 let checkout = RunCheckout { open_run, head, head_version, open_version, unconfirmed_stamps };
                 return Ok(BeginResult::New(Box::new(checkout)));
             }
-            if let Some(row) = row(2) {
-                return Ok(match match_claim(&keys[2], row, user_message)? {
+            if let Some(row) = row(3) {
+                return Ok(match match_claim(&keys[3], row, user_message)? {
                     ClaimMatch::Same(run) => BeginResult::Replayed(run),
                     ClaimMatch::Other => BeginResult::KeyReused,
                 });
@@ -202,7 +209,7 @@ impl RunStore {
             let sealer = CallSealer::new(&self.sealer, thread_key);
             append_message(&mut batch, &mut head, (open_run.run.id, &sealer), &message, now)?;
             let record = open_run.record(&thread_key.thread, now);
-            batch.writes.push(put_record(Table::Runs, open_run.run.id.to_string().into(), Expect::Absent, &record)?);
+            batch.writes.push(put_record(Table::Runs, record_id, Expect::Absent, &record)?);
             if let Some((id, digest)) = &claim {
                 let claim = Claim { run: open_run.run.id, digest: digest.clone() };
                 let mut write = put_record(Table::Runs, id.clone(), Expect::Absent, &claim)?;
