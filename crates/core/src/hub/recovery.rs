@@ -29,6 +29,7 @@ use crate::{
 };
 use toolhub_storage::backend::{Batch, Change, Durability, Expect, Row, RowKey, Scan, Scope, StoreError, Table, Write};
 use toolhub_types::{
+    effect::Effect,
     ids::{CallId, Tenant},
     outcome::Outcome,
 };
@@ -195,7 +196,8 @@ impl Recovery {
                         result = ScanResult::RescanSoon;
                     }
                     None => {
-                        let outcome = unwritten.get(&open.record.id).cloned();
+                        let buffered = unwritten.get(&open.record.id);
+                        let outcome = buffered.filter(|outcome| is_valid_end(journal, &open, outcome)).cloned();
                         closing.push(close_call(engine, tenant, open, (unsealed, outcome)));
                     }
                 }
@@ -262,6 +264,11 @@ fn find_resuming_tool(engine: &Engine, open: &OpenCall) -> Option<(Arc<Tool>, Ev
     let can_rerun =
         |tool: &Tool| is_internal && tool.rerun_interrupted && tool.schema.accepts(&open.record.arguments.to_value());
     (is_foreign && open.start_count() < MAX_STARTS && can_rerun(&found.0)).then_some(found)
+}
+
+/// Whether the buffered outcome is the end of the open call. One without effect is not if another node has started the call since then.
+fn is_valid_end(journal: &Journal, open: &OpenCall, outcome: &Outcome) -> bool {
+    open.node() == journal.node || open.is_waiting() || outcome.effect != Effect::None
 }
 
 /// Whether a call that has not started is of a tool that this node of several does not have.
