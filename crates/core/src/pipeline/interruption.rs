@@ -13,6 +13,7 @@ use super::report;
 use crate::{
     alerts::{Condition, Signal},
     engine::Engine,
+    execution::Tool,
     journal::{CallRecord, CallTracker, OpenCall},
     requests,
 };
@@ -105,7 +106,16 @@ pub(crate) async fn close_unopened_call(
     let (record, now) = (&open.record, services.clock.now());
     let partition = Partition::for_call(tenant.clone(), record.thread.as_ref(), record.id);
     let mut batch = Batch::new(partition).with(journal.expect_not_open(record.id));
-    let closed = record.clone().closed(outcome.clone(), &services.redactor);
+    // Another node may have run it, and its record may have been deleted with its thread.
+    let is_resumable = engine.registry.find(&record.tool).is_none_or(|(tool, _)| is_resumable(&tool, open));
+    let outcome = match &outcome.error {
+        Some(error) if record.thread.is_some() && is_resumable => {
+            let error = CallError::new(error.kind).operator(error.operator.as_str());
+            Outcome { effect: Effect::Unknown, error: Some(error), ..outcome.clone() }
+        }
+        _ => outcome.clone(),
+    };
+    let closed = record.clone().closed(outcome, &services.redactor);
     journal.close(&mut batch, &closed, None, now)?;
     match journal.store.commit(batch, now).await {
         // In the second case it was opened and closed meanwhile.
@@ -113,6 +123,12 @@ pub(crate) async fn close_unopened_call(
         Err(StoreError::Conflict { .. }) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Whether another node may run an open call, if it takes this one for dead.
+pub(super) fn is_resumable(tool: &Tool, open: &OpenCall) -> bool {
+    let is_external = open.record.opening.as_ref().is_some_and(|opening| opening.external.is_some());
+    open.is_waiting() || (tool.rerun_interrupted && !is_external)
 }
 
 /// Emits the end of a call that was closed here.

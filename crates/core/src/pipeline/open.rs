@@ -206,8 +206,8 @@ async fn commit(
             if envelope.open_record().is_none() {
                 engine.journal.note_unconfirmed(&envelope.call.tenant, open);
             }
-            let is_rerunnable = envelope.tool.rerun_interrupted && envelope.call.external.is_none();
-            if let Some(tracker) = envelope.tracker.as_ref().filter(|_| is_rerunnable || open.is_waiting()) {
+            let is_resumable = interruption::is_resumable(&envelope.tool, open);
+            if let Some(tracker) = envelope.tracker.as_ref().filter(|_| is_resumable) {
                 tracker.set_may_be_resumed();
             }
         }
