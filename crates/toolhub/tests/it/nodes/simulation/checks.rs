@@ -33,8 +33,8 @@ pub(super) async fn check_all(
     problems.extend(effects::check(world, &records));
     problems.extend(effects::check_state(&nodes[1].hub, &records).await);
     problems.extend(probes::check(world));
-    problems.extend(runs::check(world, &nodes[2].service).await);
     let ids: Vec<_> = nodes.iter().map(|node| node.hub.node_id()).collect();
+    problems.extend(runs::check(world, &ids, &nodes[2].service).await);
     problems.extend(events::check(world, &ids, recorders, logged_before).await);
     problems
 }

@@ -56,6 +56,9 @@ pub(super) struct Ledger {
     /// What a person decided about a call; `None` if the answer to the decision was lost.
     pub(super) decisions: BTreeMap<CallId, Option<bool>>,
     pub(super) questions: Vec<Question>,
+    /// The open run of each thread, with the id of the node that drives it.
+    drivers: BTreeMap<String, (String, String)>,
+    pub(super) takeovers: Vec<Takeover>,
     /// Messages to agents, by their text.
     pub(super) messages: Vec<(String, Result<toolhub::ids::RunId, AgentError>)>,
     /// Until when the probed tool fails.
@@ -102,6 +105,15 @@ pub(super) struct Question {
     /// The user's message, and how many replies of the model followed it.
     pub(super) turn: (String, usize),
     pub(super) asked: Duration,
+}
+
+/// A node drives a run that another one had driven.
+pub(super) struct Takeover {
+    pub(super) run: String,
+    /// The ids of the nodes.
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) at: Duration,
 }
 
 impl World {
@@ -156,6 +168,9 @@ impl World {
             } else if is_probed_status(&batch.partition, write.table) {
                 let record = serde_json::from_slice(value).unwrap();
                 ledger.statuses.push(StatusChange { version: *version, record });
+            } else if write.table == Table::Runs && write.id == Table::OPEN_RUN {
+                let open_run = serde_json::from_slice(value).unwrap();
+                ledger.note_driver(format!("{:?}", batch.partition), &open_run, self.now());
             }
         }
     }
@@ -188,6 +203,20 @@ impl World {
 
     pub(super) fn is_broken(&self) -> bool {
         self.now() < self.ledger().broken_until
+    }
+}
+
+impl Ledger {
+    /// Notes the node that drives the open run of a thread.
+    fn note_driver(&mut self, thread: String, open_run: &Value, at: Duration) {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let (run, to) = (text(&open_run["run"]["id"]), text(&open_run["node"]));
+        if let Some((earlier, from)) = self.drivers.insert(thread, (run.clone(), to.clone()))
+            && earlier == run
+            && from != to
+        {
+            self.takeovers.push(Takeover { run, from, to, at });
+        }
     }
 }
 

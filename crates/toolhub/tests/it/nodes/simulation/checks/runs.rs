@@ -6,10 +6,13 @@ use std::collections::BTreeMap;
 use toolhub::prelude::*;
 use toolhub_agent::{AgentService, Message};
 
-use super::super::{NODE_TIMEOUT, world::World};
+use super::super::{
+    NODE_TIMEOUT,
+    world::{Takeover, World},
+};
 
-pub(super) async fn check(world: &World, service: &AgentService) -> Vec<String> {
-    let mut problems = problems_of_driving(world);
+pub(super) async fn check(world: &World, nodes: &[&str], service: &AgentService) -> Vec<String> {
+    let mut problems = problems_of_driving(world, nodes);
     for thread in ["r0", "r1", "r2"] {
         let thread = ThreadId::new(thread).unwrap();
         let messages = service.messages(&Tenant::default(), &thread, 1_000, None).await.unwrap();
@@ -36,7 +39,7 @@ pub(super) async fn check(world: &World, service: &AgentService) -> Vec<String> 
     problems
 }
 
-fn problems_of_driving(world: &World) -> Vec<String> {
+fn problems_of_driving(world: &World, nodes: &[&str]) -> Vec<String> {
     let (ledger, mut problems) = (world.ledger(), Vec::new());
     let mut numbers: BTreeMap<(String, u64), &Value> = BTreeMap::new();
     for execution in ledger.executions.iter().filter(|execution| execution.tool == "note") {
@@ -46,13 +49,19 @@ fn problems_of_driving(world: &World) -> Vec<String> {
             problems.push(format!("turn {turn:?} was executed twice: {earlier} and {}", arguments["number"]));
         }
     }
+    for Takeover { run, from, to, at } in &ledger.takeovers {
+        let [from, to] = [from, to].map(|node| nodes.iter().position(|id| id == node).unwrap());
+        if !world.faults[from].was_disturbed(at.saturating_sub(2 * NODE_TIMEOUT)..*at) {
+            problems.push(format!("node {to} took {run} at {at:?} from node {from}, which had no fault"));
+        }
+    }
     for (index, first) in ledger.questions.iter().enumerate() {
         let again = ledger.questions[index + 1..].iter().filter(|second| second.turn == first.turn);
         for second in again.filter(|second| second.node != first.node) {
-            // Frozen nodes ask before they notice that they were taken for dead.
+            // Either may have driven the run before: a frozen node asks before it notices that it was taken for dead.
             let since = first.asked.saturating_sub(2 * NODE_TIMEOUT);
-            if !world.faults[first.node].was_disturbed(since..second.asked) {
-                problems.push(format!("a run was taken from a node without a fault: {first:?} and {second:?}"));
+            if ![first, second].iter().any(|it| world.faults[it.node].was_disturbed(since..second.asked)) {
+                problems.push(format!("two nodes without a fault drive a run: {first:?} and {second:?}"));
             }
         }
     }
