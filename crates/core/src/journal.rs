@@ -125,8 +125,11 @@ impl Journal {
     /// Records that the outcome of an opened call could not be written. Must be followed by
     /// [`mark_stopped`](Self::mark_stopped) when the call is no longer registered as running.
     pub(crate) fn note_unwritten(&self, outcome: &Outcome) {
-        self.buffer_outcomes([(outcome.id, outcome.clone())]);
-        self.lock_unwritten().still_running.insert(outcome.id);
+        let mut unwritten = self.lock_unwritten();
+        if unwritten.outcomes.len() < MAX_UNWRITTEN_OUTCOMES {
+            unwritten.outcomes.insert(outcome.id, outcome.clone());
+        }
+        unwritten.still_running.insert(outcome.id);
     }
 
     /// Records that the store did not say whether it has opened a call, up to the limit.
@@ -157,11 +160,13 @@ impl Journal {
         }
     }
 
-    /// Buffers outcomes that could not be written, up to the limit.
-    pub(crate) fn buffer_outcomes(&self, outcomes: impl IntoIterator<Item = (CallId, Outcome)>) {
+    /// Puts back outcomes that were taken and could not be written, up to the limit. A newer outcome of the same call stays.
+    pub(crate) fn put_back_unwritten(&self, outcomes: impl IntoIterator<Item = (CallId, Outcome)>) {
         let buffered = &mut self.lock_unwritten().outcomes;
         let capacity = MAX_UNWRITTEN_OUTCOMES.saturating_sub(buffered.len());
-        buffered.extend(outcomes.into_iter().take(capacity));
+        for (call, outcome) in outcomes.into_iter().take(capacity) {
+            buffered.entry(call).or_insert(outcome);
+        }
     }
 
     /// Takes the buffered outcomes to write them.

@@ -123,7 +123,7 @@ impl Recovery {
         let mut unwritten = engine.journal.take_unwritten();
         let result = self.try_scan(engine, max_closed, &mut unwritten).await;
         if result != Ok(ScanResult::Clean) {
-            engine.journal.buffer_outcomes(unwritten);
+            engine.journal.put_back_unwritten(unwritten);
         }
         result.unwrap_or_else(|error| {
             tracing::warn!(%error, "scan of open calls failed; retrying");

@@ -57,13 +57,14 @@ pub(in crate::hub) async fn run(hub: Weak<Engine>, stopped: CancellationToken) {
                 }
             }
         }
+        let is_idle = handle.targets().is_empty();
         drop(engine);
         let ended = tokio::select! {
             biased;
             () = stopped.cancelled() => break,
             Some(ended) = attempts.join_next() => Some(ended),
             () = deliverable => None,
-            () = tokio::time::sleep(INTERVAL) => None,
+            () = tokio::time::sleep(INTERVAL), if !is_idle => None,
         };
         if let (Some(ended), Some(engine)) = (ended, hub.upgrade()) {
             finish(&engine, &mut busy, ended).await;
