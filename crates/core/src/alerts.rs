@@ -1,4 +1,4 @@
-//! Alerts: what operators are told of before users complain.
+//! Alerts: notifies operators of conditions that need attention.
 //!
 //! In: targets, and signals of what happens. Out: records of alerts, messages about them, and when a message is delivered next.
 //! `condition.rs` is the table of conditions, `record.rs` decides when an alert is reported, `grouping.rs` which alerts become one message,

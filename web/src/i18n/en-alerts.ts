@@ -2,8 +2,8 @@
 
 export const alerts = {
   forAdmins: "Alerts concern all tenants: they are for keys with the scope admin.",
-  none: "Nobody is alerted",
-  noneText: "Add a section [[alerts]] to the config: a webhook, Slack or an Alertmanager is told of failing tools, servers and runs.",
+  none: "No alert targets",
+  noneText: "Add a section [[alerts]] to the config: alerts about failing tools, servers and runs are sent to a webhook, Slack or an Alertmanager.",
   test: "Send a test",
   retry: "Send again",
   delivered: "The target took the message",

@@ -28,7 +28,10 @@ use crate::{
     engine::Engine,
 };
 use toolhub_storage::backend::{Batch, Expect, StoreError, read_all};
-use toolhub_types::{ids::Tenant, timestamp::Timestamp};
+use toolhub_types::{
+    ids::{Tenant, mint_uuid_text},
+    timestamp::Timestamp,
+};
 
 /// How often conditions are evaluated.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -127,7 +130,7 @@ impl ToolHub {
         alerts::AlertSignals::new(&self.engine.services.alerts)
     }
 
-    /// Says which API keys expire when, for the targets that are told in time. Replaces what was said before.
+    /// Says which API keys expire when, for the condition `key.expiring`. Replaces what was said before.
     pub fn report_key_expiries(&self, keys: &[(String, Tenant, Timestamp)]) {
         let (alerts, now) = (&self.engine.services.alerts, self.now());
         let mut signals = Vec::new();
@@ -242,7 +245,7 @@ impl ToolHub {
         let target = self.alert_target(target)?;
         let at = self.now();
         let message = AlertMessage {
-            id: delivery::test_id(at),
+            id: mint_uuid_text("msg_", at),
             target: target.name.clone(),
             phase: AlertPhase::Test,
             condition: None,

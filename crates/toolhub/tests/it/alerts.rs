@@ -1,5 +1,6 @@
 //! Alerts: what targets are told, and that they are told it.
 
+mod conditions;
 mod delivery;
 mod nodes;
 mod receiver;

@@ -146,7 +146,7 @@ fn resolve_secrets(raw: &raw::Alert, at: &Path, diagnostics: &mut Diagnostics<'_
     secrets
 }
 
-/// Thresholds of conditions that the target is not told of.
+/// Reports settings of conditions that are not in `on`.
 fn report_unused(raw: &raw::Alert, at: &Path, diagnostics: &mut Diagnostics<'_>) {
     let unused = OF_ERRORS.iter().map(|key| (*key, Condition::ErrorsHigh));
     for (key, condition) in unused.chain([("expires_within", Condition::KeyExpiring)]) {

@@ -6,7 +6,7 @@
 
 use std::{collections::HashSet, sync::Weak, time::Duration};
 
-use smol_str::{SmolStr, format_smolstr};
+use smol_str::SmolStr;
 use tokio::{
     task::{JoinError, JoinSet},
     time::Instant,
@@ -230,9 +230,4 @@ pub(super) async fn disabled(engine: &Engine, target: &AlertTarget) -> Result<Op
         engine.services.store.load(std::slice::from_ref(&key), engine.services.clock.now()).await?.pop().flatten();
     let disabled = row.and_then(|row| alerts::read::<DisabledTarget>(&key, &row));
     Ok(disabled.filter(|disabled| disabled.fingerprint == target.channel.fingerprint()))
-}
-
-/// The id of a message that tests a target.
-pub(super) fn test_id(now: Timestamp) -> SmolStr {
-    format_smolstr!("{}", toolhub_types::ids::mint_uuid_text("msg_", now))
 }
